@@ -67,6 +67,9 @@ _haul() {
             haul__subcmd__bench,media)
                 cmd="haul__subcmd__bench__subcmd__media"
                 ;;
+            haul__subcmd__bench,studies)
+                cmd="haul__subcmd__bench__subcmd__studies"
+                ;;
             haul__subcmd__bench,tuning)
                 cmd="haul__subcmd__bench__subcmd__tuning"
                 ;;
@@ -84,6 +87,9 @@ _haul() {
                 ;;
             haul__subcmd__bench__subcmd__help,media)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__media"
+                ;;
+            haul__subcmd__bench__subcmd__help,studies)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__studies"
                 ;;
             haul__subcmd__bench__subcmd__help,tuning)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__tuning"
@@ -135,6 +141,9 @@ _haul() {
                 ;;
             haul__subcmd__help__subcmd__bench,media)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__media"
+                ;;
+            haul__subcmd__help__subcmd__bench,studies)
+                cmd="haul__subcmd__help__subcmd__bench__subcmd__studies"
                 ;;
             haul__subcmd__help__subcmd__bench,tuning)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__tuning"
@@ -241,7 +250,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench)
-            opts="-h -V --help --version engines files chooser tuning media help"
+            opts="-h -V --help --version engines files chooser tuning media studies help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -401,7 +410,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__help)
-            opts="engines files chooser tuning media help"
+            opts="engines files chooser tuning media studies help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -471,6 +480,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__help__subcmd__media)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__help__subcmd__studies)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -600,6 +623,32 @@ _haul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        haul__subcmd__bench__subcmd__studies)
+            opts="-h -V --paper --only --dir --quick --report --json --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --only)
+                    COMPREPLY=($(compgen -W "engines files tuning media" -- "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         haul__subcmd__bench__subcmd__tuning)
             opts="-h -V --only --streams --rate --rtt --time --omit --rounds --budget --dir --quick --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -691,7 +740,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench)
-            opts="engines files chooser tuning media"
+            opts="engines files chooser tuning media studies"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -747,6 +796,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench__subcmd__media)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench__subcmd__studies)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

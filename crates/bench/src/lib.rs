@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod all_studies;
 mod caller;
 pub mod chooser;
 pub mod engines;

@@ -1,5 +1,6 @@
 //! Requests of the benches: what each is asked to measure.
 
+use crate::media::request::BenchMedia;
 use haul_datapath::EngineInfo;
 use haul_transfer::HaulUrl;
 use std::{path::PathBuf, time::Duration};
@@ -101,5 +102,29 @@ pub struct BenchTuning {
     pub omit: Duration,
     pub rounds: u32,
     pub time_max: Duration,
+    pub directory: PathBuf,
+}
+
+/// The plan of a bench that takes part in `haul bench studies`.
+#[derive(Clone, Debug)]
+pub enum StudyPlan {
+    Engines(Box<BenchEngines>),
+    Files(BenchFiles),
+    Tuning(BenchTuning),
+    Media(Box<BenchMedia>),
+}
+
+/// A bench that takes part in `haul bench studies`, with the command that runs it alone.
+#[derive(Clone, Debug)]
+pub struct StudyBench {
+    pub command: String,
+    pub plan: StudyPlan,
+}
+
+/// The request of `haul bench studies`.
+#[derive(Clone, Debug)]
+pub struct BenchStudies {
+    /// The benches, in the order in which they run.
+    pub benches: Vec<StudyBench>,
     pub directory: PathBuf,
 }

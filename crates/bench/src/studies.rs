@@ -27,6 +27,8 @@ pub struct Study {
     pub name: StudyName,
     /// Authors, title and year.
     pub source: &'static str,
+    /// The paragraph of docs/studies.md that tells the study.
+    pub words: &'static str,
     pub figures: &'static [&'static Figure],
 }
 
@@ -118,6 +120,25 @@ mod tests {
         let anchors: BTreeSet<String> =
             all().map(|figure| figure.not_measured("so").anchor()).collect();
         assert_eq!(anchors.len(), all().count(), "{anchors:?}");
+    }
+
+    /// The words of a study stand in two places, which say the same.
+    #[test]
+    fn each_study_is_told_as_in_the_documentation() {
+        let plain = |text: &str| {
+            let text = text.replace(['*', '`'], "");
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let documented = plain(&std::fs::read_to_string(root.join("docs/studies.md")).unwrap());
+        let mut at = 0;
+        for study in &STUDIES {
+            for words in [study.name.title, study.words] {
+                let found = documented[at..].find(&plain(words));
+                at += found
+                    .unwrap_or_else(|| panic!("not in docs/studies.md, or out of order: {words}"));
+            }
+        }
     }
 
     #[test]

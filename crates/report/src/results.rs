@@ -4,7 +4,8 @@ use crate::{
     aligned::aligned,
     host_facts::HostFacts,
     html_page::{Page, Section},
-    study_figure::StudyFigure,
+    study_figure::{StudyFigure, StudyWords},
+    table::Table,
 };
 use serde::Serialize;
 
@@ -19,6 +20,8 @@ pub struct Results {
     pub sections: Vec<Section>,
     /// Figures of studies that were repeated, or the reasons why not.
     pub figures: Vec<StudyFigure>,
+    /// Studies that the results are about, in their order; empty for other results.
+    pub studies: Vec<StudyWords>,
     /// Objects for programs, one a line; the host's facts come before.
     pub lines: Vec<serde_json::Value>,
     /// Whether at least one thing was measured.
@@ -56,6 +59,7 @@ impl Results {
         let facts = self.facts.rows().into_iter().map(|(fact, value)| [format!("  {fact}"), value]);
         parts.push(aligned(&facts.collect::<Vec<_>>()));
         parts.extend(self.words.iter().cloned());
+        parts.extend(self.studies.iter().map(|study| self.overview(study).text()));
         for section in &self.sections {
             parts.push(format!("== {} ==", section.title));
             parts.extend(section.words.iter().cloned());
@@ -63,6 +67,16 @@ impl Results {
         }
         parts.extend(self.figures.iter().map(StudyFigure::text));
         parts.join("\n\n")
+    }
+
+    /// The verdicts of a study's figures, which are told further below.
+    fn overview(&self, study: &StudyWords) -> Table {
+        let mut table = Table::new(study.name.title, 2, &["figure", "verdict"]);
+        for figure in self.figures.iter().filter(|figure| figure.study == study.name) {
+            let verdict = figure.judgement.verdict.words();
+            table.row(vec![figure.number.to_owned(), verdict.to_owned()]);
+        }
+        table
     }
 
     /// The results as a page.
@@ -74,6 +88,8 @@ impl Results {
             facts: self.facts.rows(),
             sections: self.sections,
             figures: self.figures,
+            studies: self.studies,
+            lines_file: None,
         }
     }
 }

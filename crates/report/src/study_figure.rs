@@ -72,6 +72,16 @@ pub struct StudyName {
     pub title: &'static str,
 }
 
+/// A study in words, for a page about several.
+#[derive(Clone, Copy, Debug)]
+pub struct StudyWords {
+    pub name: StudyName,
+    /// Authors, title and year.
+    pub source: &'static str,
+    /// The paragraph that tells the study to a reader who never saw it.
+    pub words: &'static str,
+}
+
 /// A figure or table of a study, repeated.
 #[derive(Clone, Debug)]
 pub struct StudyFigure {
@@ -133,7 +143,7 @@ impl StudyFigure {
     #[must_use]
     pub fn verdict_in_words(&self) -> String {
         let Judgement { verdict, sentence } = &self.judgement;
-        format!("{}: {sentence}", capital(verdict.words()))
+        format!("{}: {}", capital(verdict.words()), closed(sentence))
     }
 
     /// The figure for a terminal.
@@ -150,6 +160,20 @@ impl StudyFigure {
         parts.join("\n\n")
     }
 
+    /// The figure as a row of HTML in a table of all, with a link to its place.
+    pub fn overview_html(&self) -> String {
+        let Judgement { verdict, sentence } = &self.judgement;
+        format!(
+            "<tr><td class=\"w\"><a href=\"#{}\">{}</a></td><td class=\"w {}\">{}</td>\
+             <td class=\"why\">{}</td></tr>\n",
+            escaped(&self.anchor()),
+            escaped(&capital(self.number)),
+            verdict.class(),
+            verdict.words(),
+            escaped(&closed(sentence))
+        )
+    }
+
     /// The figure as a part of a page, below a heading of the level `heading`.
     pub fn html(&self, heading: &str) -> String {
         let Judgement { verdict, sentence } = &self.judgement;
@@ -161,7 +185,7 @@ impl StudyFigure {
             escaped(&title),
             verdict.class(),
             capital(verdict.words()),
-            escaped(sentence),
+            escaped(&closed(sentence)),
             escaped(self.rule),
             escaped(self.theirs),
         );
@@ -173,6 +197,11 @@ impl StudyFigure {
         html += &self.section.drawn();
         html + "</section>\n"
     }
+}
+
+/// The sentence with a full stop at its end.
+fn closed(sentence: &str) -> String {
+    format!("{}.", sentence.trim_end_matches('.'))
 }
 
 /// The words with a capital letter before all.
@@ -218,7 +247,7 @@ mod tests {
         let html = figure.html("h3");
         assert!(html.contains("id=\"some-data-figures-12-to-15\""), "{html}");
         assert!(html.contains("Figures 12 to 15: two ways &amp; their times</h3>"), "{html}");
-        assert!(html.contains(">Did not come out</strong>: 2 s are less than 3 s</p>"), "{html}");
+        assert!(html.contains(">Did not come out</strong>: 2 s are less than 3 s.</p>"), "{html}");
         assert!(html.contains("<td class=\"w\">a&lt;b</td>"), "{html}");
         for shown in [&text, &html] {
             assert!(shown.contains("Theirs: 1 s and 3 s."), "{shown}");

@@ -139,6 +139,7 @@ pub fn results(plan: &BenchChooser, facts: HostFacts, cells: &[Cell]) -> Results
             tables: vec![table(&lines), refusals(&lines)],
         }],
         figures: Vec::new(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured: all > 0,
     };

@@ -220,6 +220,7 @@ fn shown(plan: &BenchEngines, server: &HaulUrl, facts: HostFacts, cells: &[Cell<
         facts,
         sections: vec![Section { title, charts, tables: vec![table], words: Vec::new() }],
         figures: Vec::new(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured: measured().next().is_some(),
     };

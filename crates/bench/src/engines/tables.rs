@@ -53,6 +53,7 @@ pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results
         facts,
         sections,
         figures: offsets_figure(&of(OFFSETS)).into_iter().collect(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured: all.iter().any(|series| !series.runs.is_empty()),
     };

@@ -80,6 +80,7 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
         facts,
         sections: figures::best_section(found).into_iter().collect(),
         figures: figures::of(found),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured: found
             .times

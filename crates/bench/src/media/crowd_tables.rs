@@ -396,6 +396,7 @@ pub(super) fn against(plan: &BenchMedia, facts: HostFacts, films: usize, cell: &
         facts,
         sections: vec![section(plan, "A crowd of viewers", cells, cores)],
         figures: Vec::new(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured: is_measured,
     };

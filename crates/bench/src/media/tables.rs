@@ -47,6 +47,7 @@ pub(super) fn results(plan: &BenchMedia, workshop: &Workshop, found: &Found) -> 
         facts: host_facts::of_media(&workshop.host, file_system, BenchWire::Loopback),
         sections,
         figures: Vec::new(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured,
         verdict: Vec::new(),

@@ -10,8 +10,13 @@ pub const EFFICIENT_TRANSFER: &str =
 const NAME: StudyName =
     StudyName { id: "efficient-transfer", title: "Efficient data transfer through zero copy" };
 
-pub const STUDY: Study =
-    Study { name: NAME, source: EFFICIENT_TRANSFER, figures: &[&SWITCHES, &TIMES, &JAVA_TIMES] };
+pub const STUDY: Study = Study {
+    name: NAME,
+    source: EFFICIENT_TRANSFER,
+    words: "Java's FileChannel.transferTo calls sendfile: two copies and two switches between user \
+            and kernel mode in place of four each.",
+    figures: &[&SWITCHES, &TIMES, &JAVA_TIMES],
+};
 
 pub const SWITCHES: Figure = Figure {
     study: NAME,

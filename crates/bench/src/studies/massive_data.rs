@@ -13,6 +13,11 @@ const NAME: StudyName =
 pub const STUDY: Study = Study {
     name: NAME,
     source: MASSIVE_DATA,
+    words: "Radio telescopes record 100 GB and more, which go over a network of 100 Gbit/s to a \
+            correlator. The study asks what sendfile, which hands pages of the page cache to the \
+            network card, gains over read and write, which copy each byte twice. It measures the \
+            network alone, then the disk alone, then both, so that the bottleneck is known before \
+            it is blamed.",
     figures: &[&NETWORK, &STORAGE, &OFFSETS, &TIMES, &CACHED, &RECORDED, &IN_MEMORY],
 };
 

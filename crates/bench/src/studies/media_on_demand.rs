@@ -9,6 +9,9 @@ const NAME: StudyName =
 pub const STUDY: Study = Study {
     name: NAME,
     source: MEDIA_ON_DEMAND,
+    words: "A server of films must keep the deadline of every viewer. The study compares reading \
+            through the page cache, with and without read-ahead, direct I/O, and sending the page \
+            cache without a copy, which is sendfile today.",
     figures: &[&SINGLE_FILE, &RESPONSE, &SMALL_REQUESTS, &MISSES],
 };
 

@@ -9,6 +9,9 @@ const NAME: StudyName =
 pub const STUDY: Study = Study {
     name: NAME,
     source: "Park, Noh et al., Science DMZ data transfer node tuning (KIPS 2018)",
+    words: "A host on 100 Gbit/s reaches its network only once it is tuned: ring buffers, CPU \
+            governor, interrupts near the card, socket buffers for the bandwidth-delay product, \
+            congestion control, jumbo frames, NVMe.",
     figures: &[&CHANGES, &GOVERNOR, &STORAGE, &DELAYS, &UDP_TRANSPORTS],
 };
 

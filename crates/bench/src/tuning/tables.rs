@@ -49,6 +49,7 @@ pub fn results(
         facts: host_facts::of_transfers("tuning", &workshop.host),
         sections,
         figures: Vec::new(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured,
     };

@@ -272,6 +272,8 @@ haul bench engines                      every pair of engines, in about three mi
 haul bench engines --html engines.html  with charts
 haul bench files --dir /data            the studies' tables, on the disk of /data
 haul bench chooser --dir /data          is haul's choice the best there?
+sudo haul bench studies --report studies.html
+                                        all studies in ten minutes, as one page
 sudo haul bench media --dir /data       a crowd of viewers, by each way of sending",
     },
     BENCH_EXIT_STATUS,
@@ -390,6 +392,19 @@ haul bench media --against http://host/films/ --rate 1.5M
     BENCH_EXIT_STATUS,
 ];
 
+const BENCH_STUDIES: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+sudo haul bench studies --report studies.html
+                                        all of it: studies.html and studies.json
+haul bench studies --only engines,files --dir /data
+sudo haul bench studies --paper --dir /data --report paper.html
+haul bench studies --quick --json | jq -r 'select(.event == \"figure\") | [.figure, .verdict]'",
+    },
+    BENCH_EXIT_STATUS,
+];
+
 const PROBE_PATH: &[Section] = &[
     Section {
         title: "Examples",
@@ -429,6 +444,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-probe-disk" => PROBE_DISK,
         "haul-bench-tuning" => BENCH_TUNING,
         "haul-bench-media" => BENCH_MEDIA,
+        "haul-bench-studies" => BENCH_STUDIES,
         _ if command.starts_with("haul-token-") => TOKEN_PART,
         _ => &[],
     }

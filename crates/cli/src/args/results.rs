@@ -12,4 +12,7 @@ pub struct LowResults {
     /// Write a page with charts, tables and the host's facts; one file, nothing is fetched
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// File for the JSON lines beside the page, which links to it.
+    #[arg(skip)]
+    pub lines_file: Option<PathBuf>,
 }

@@ -119,6 +119,7 @@ pub fn results(report: &DiskReport) -> Results {
         facts,
         sections,
         figures: Vec::new(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured,
     };

@@ -78,6 +78,7 @@ pub fn results(probe: &PathProbe, checks: &[Check], found: &PathFindings) -> Res
             .chosen_by_path(),
         sections: vec![runs_section(found), stages_section(decision), time_section(found)],
         figures: Vec::new(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured: true,
     };

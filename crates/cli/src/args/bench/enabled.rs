@@ -1,6 +1,6 @@
 //! Arguments of `haul bench` where it is built in, and their check.
 
-use super::{media, tuning};
+use super::{media, studies, tuning};
 use crate::args::{
     block_sizes::{BlockSizes, parse_block_sizes},
     results::LowResults,
@@ -49,6 +49,7 @@ pub enum LowBenchCommand {
     Chooser(LowBenchChooser),
     Tuning(tuning::LowBenchTuning),
     Media(media::LowBenchMedia),
+    Studies(studies::LowBenchStudies),
 }
 
 impl LowBench {
@@ -60,6 +61,7 @@ impl LowBench {
             LowBenchCommand::Chooser(low) => low.output.json,
             LowBenchCommand::Tuning(low) => low.output.json,
             LowBenchCommand::Media(low) => low.output.json,
+            LowBenchCommand::Studies(low) => low.json,
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     interrupt,
     ui::{json, steps::Steps},
 };
-use haul_bench::{BenchError, Caller, chooser, engines, files, media, side, tuning};
+use haul_bench::{BenchError, Caller, all_studies, chooser, engines, files, media, side, tuning};
 use haul_report::results::Results;
 
 /// Runs the bench that was asked for.
@@ -42,6 +42,10 @@ pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
         LowBenchCommand::Media(low) => {
             let plan = low.checked()?;
             shown(&low.output, |caller| media::run(&plan, caller))
+        }
+        LowBenchCommand::Studies(low) => {
+            let plan = low.checked()?;
+            shown(&low.output(), |caller| all_studies::run(&plan, caller))
         }
     }
 }

@@ -78,6 +78,7 @@ fn results_of(report: &NetReport) -> Results {
         .chosen_by_path(),
         sections: net_tables::sections(report),
         figures: Vec::new(),
+        studies: Vec::new(),
         lines: Vec::new(),
         measured: !report.rounds.is_empty(),
     };
