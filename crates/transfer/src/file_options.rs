@@ -83,11 +83,21 @@ impl Default for Preserve {
 
 /// Removal of what the sources do not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Removal {
     /// Most names that may go, 1 at least; if more would, none does. `None` for no limit.
     pub names_max: Option<u64>,
     /// Whether the target directory itself is mirrored, as its contents are what is sent (`dir/`).
-    pub of_base: bool,
+    /// A transfer finds that out from its sources.
+    pub(crate) of_base: bool,
+}
+
+impl Removal {
+    /// Removal of at most `names_max` names, or of any number.
+    #[must_use]
+    pub fn new(names_max: Option<u64>) -> Self {
+        Self { names_max, of_base: false }
+    }
 }
 
 /// Treatment of sources that are still being written.

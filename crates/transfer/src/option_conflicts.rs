@@ -103,15 +103,15 @@ mod tests {
     fn options_that_would_lose_files_or_never_end_are_refused_with_both_names() {
         type Change = fn(&mut TransferOptions);
         let removal = |options: &mut TransferOptions| {
-            options.file_options.removal = Some(Removal { names_max: None, of_base: false });
+            options.file_options.removal = Some(Removal::new(None));
         };
         check(&TransferOptions::default()).expect("the default");
         let cases: [(&str, &str, Change); 10] = [
             ("a removal of at most 0", "found 0", |o| {
-                o.file_options.removal = Some(Removal { names_max: Some(0), of_base: false });
+                o.file_options.removal = Some(Removal::new(Some(0)));
             }),
             ("a removal", "a list of names", |o| {
-                o.file_options.removal = Some(Removal { names_max: None, of_base: false });
+                o.file_options.removal = Some(Removal::new(None));
                 o.selection.names = Some(Arc::new(PackedNames::default()));
             }),
             ("a move", "digest none", |o| {

@@ -211,7 +211,7 @@ impl LowTree {
         file_options.on_conflict = self.on_conflict.into();
         // A source is removed only when what is there holds its very bytes.
         file_options.compare_content = self.checksum_compare || self.move_sources;
-        let removal = Removal { names_max: self.max_delete, of_base: false };
+        let removal = Removal::new(self.max_delete);
         file_options.removal = self.delete.then_some(removal);
         file_options.dry_run = self.dry_run || self.preflight;
         file_options.preflight = self.preflight;

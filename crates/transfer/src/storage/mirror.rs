@@ -406,7 +406,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         make(directory.path(), &THERE);
         let plain = mirror(directory.path(), &["d"], false);
-        let removal = |names_max| Removal { names_max: Some(names_max), of_base: false };
+        let removal = |names_max| Removal::new(Some(names_max));
         let few = Mirror { removal: removal(7), ..plain };
         let refused = swept(&few).unwrap_err();
         assert_eq!((refused.code, refused.found.get(..1)), (FaultCode::TooManyRemovals, Some("8")));
