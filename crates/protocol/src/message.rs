@@ -33,6 +33,7 @@ pub use reports::{
 
 use crate::{ProtocolError, limits, name, wire};
 use alloc::{format, string::String, vec::Vec};
+use core::ops::RangeInclusive;
 use edge::{Edge, kinds};
 use prost::Message as _;
 
@@ -104,7 +105,7 @@ pub fn decode_message(
         return Err(ProtocolError::new(what));
     }
     let Some(body) = bytes.get(LENGTH_BYTES..LENGTH_BYTES + len) else { return Ok(None) };
-    check_items(body)?;
+    check_fields(body)?;
     let control = wire::Control::decode(body)
         .map_err(|error| ProtocolError::new(format!("a control message: {error}")))?;
     let Some(kind) = control.kind else {
@@ -132,20 +133,37 @@ fn items_max(kind: u64) -> usize {
     }
 }
 
-/// Checks the number of items in each list of a message before any of them is made: an item without
-/// bytes takes 2 on the wire, and more than a hundred times as much in memory.
-fn check_items(control: &[u8]) -> Result<(), ProtocolError> {
+/// Checks the fields of a message before any of them is made.
+///
+/// It is of one kind: a decoder takes the last of several, and a peer in another language might
+/// take the first. Its lists have as many items as they may: an item without bytes takes 2 on the
+/// wire, and more than a hundred times as much in memory.
+fn check_fields(control: &[u8]) -> Result<(), ProtocolError> {
+    let one_kind = fields::of(control).count() <= 1;
+    ensure(one_kind, "a control message of more than one kind")?;
     for (kind, message) in fields::of(control) {
         let items_max = items_max(kind >> 3);
-        let (mut last, mut items) = (0, 0);
+        let (mut items, mut answers) = ([0; LIST_FIELDS_MAX + 2], 0);
         for (tag, _) in fields::of(message) {
-            items = if tag == last { items + 1 } else { 1 };
-            last = tag;
-            ensure(items <= items_max, "more items in a list than it may have")?;
+            ensure(!fields::is_group(tag), "a group, which no message has")?;
+            let number = usize::try_from(tag >> 3).unwrap_or(usize::MAX);
+            let items = &mut items[number.min(LIST_FIELDS_MAX + 1)];
+            *items += 1;
+            ensure(*items <= items_max, "more items in a list than it may have")?;
+            answers += u32::from(kind >> 3 == FILE_ANSWER && ANSWERS.contains(&(tag >> 3)));
+            ensure(answers <= 1, "a file answer of more than one answer")?;
         }
     }
     Ok(())
 }
+
+/// Largest number of a field that is a list (haul.proto). Others are counted together: no message
+/// has as many of them as a list may have items.
+const LIST_FIELDS_MAX: usize = 14;
+
+/// Number of `file_answer` in `Control`, and those of its answers (haul.proto).
+const FILE_ANSWER: u64 = 8;
+const ANSWERS: RangeInclusive<u64> = 2..=6;
 
 /// Cuts every text of a message that goes out to what [`check`] allows.
 fn cut_texts(message: &mut Message) {
@@ -673,6 +691,57 @@ mod tests {
         assert_eq!(removed.names.len(), cases.len());
     }
 
+    /// The last kind counted, and a group hid a list from the count of its items.
+    #[test]
+    fn a_message_of_more_than_one_kind_or_with_a_group_is_refused() {
+        let decode = |fields: &[&[u8]]| {
+            let body = fields.concat();
+            let bytes = [&(body.len() as u32).to_le_bytes()[..], &body].concat();
+            decode_message(&bytes, limits::MESSAGE_BYTES_MAX).map(|_| ())
+        };
+        let field = |number: u64, bytes: &[u8]| {
+            let mut field = Vec::new();
+            prost::encoding::encode_key(
+                number as u32,
+                prost::encoding::WireType::LengthDelimited,
+                &mut field,
+            );
+            prost::encoding::encode_varint(bytes.len() as u64, &mut field);
+            [field, bytes.to_vec()].concat()
+        };
+        let ping = field(18, &[0x08, 7]);
+        assert_eq!(decode(&[&ping]), Ok(()));
+        // A field of a later version within the kind is ignored.
+        assert_eq!(decode(&[&field(18, &[0x08, 7, 0x78, 1])]), Ok(()));
+        for (second, what) in [
+            (field(19, &[0x08, 7]), "another kind"),
+            (ping.clone(), "the same kind"),
+            (field(99, b""), "a kind of a later version"),
+        ] {
+            assert!(decode(&[&ping, &second]).is_err(), "{what}");
+            assert!(decode(&[&second, &ping]).is_err(), "{what} first");
+        }
+        // Field 15 as a group without anything in it, then more findings than there may be.
+        let group = [0x7b, 0x7c];
+        let findings = field(3, b"").repeat(limits::AUDIT_FINDINGS_MAX + 1);
+        assert!(decode(&[&group, &ping]).is_err());
+        assert!(decode(&[&ping, &group]).is_err());
+        let hidden = field(41, &[&group[..], &findings].concat());
+        assert!(decode(&[&hidden]).is_err());
+        assert!(check_fields(&hidden).is_err(), "before any is made");
+        let answers = [field(2, b""), field(5, b"")].concat();
+        assert!(decode(&[&field(8, &answers)]).is_err(), "two answers");
+    }
+
+    #[test]
+    fn each_list_has_a_number_that_is_counted_apart() {
+        let lists = include_str!("../proto/haul.proto").lines().filter_map(|line| {
+            let (_, number) = line.trim().strip_prefix("repeated ")?.split_once("= ")?;
+            number.split(';').next()?.parse::<usize>().ok()
+        });
+        assert_eq!(lists.max(), Some(LIST_FIELDS_MAX));
+    }
+
     /// A list of empty items takes 2 bytes an item on the wire and 240 in memory.
     #[test]
     fn a_list_of_too_many_items_is_refused_before_it_is_made() {
@@ -680,14 +749,18 @@ mod tests {
             let findings = vec![wire::AuditFinding::default(); count];
             let audited = wire::Audited { findings, ..Default::default() };
             let control = wire::Control { kind: Some(wire::control::Kind::Audited(audited)) };
-            check_items(&control.encode_to_vec())
+            check_fields(&control.encode_to_vec())
         };
         assert!(of_findings(limits::AUDIT_FINDINGS_MAX).is_ok());
         assert!(of_findings(limits::AUDIT_FINDINGS_MAX + 1).is_err());
+        // Nor where other fields stand between them.
+        let audited = [0x1a, 0, 0x10, 1].repeat(limits::AUDIT_FINDINGS_MAX + 1);
+        let between = [&[0xca, 0x02, audited.len() as u8][..], &audited].concat();
+        assert!(check_fields(&between).is_err());
         let streams = vec![wire::ProbeStream::default(); limits::PROBE_STREAMS_MAX + 1];
         let figures = wire::ProbeFigures { streams, ..Default::default() };
         let control = wire::Control { kind: Some(wire::control::Kind::ProbeFigures(figures)) };
-        assert!(check_items(&control.encode_to_vec()).is_err());
+        assert!(check_fields(&control.encode_to_vec()).is_err());
     }
 
     #[test]

@@ -4,7 +4,13 @@
 //! (<https://protobuf.dev/programming-guides/encoding/>). What is no protobuf ends the list: the decoder
 //! says what is wrong with it.
 
-/// Iterates over the fields of `message`: each one's tag, and its bytes where it has a length.
+/// Whether a tag begins or ends a group. No message has one, but a decoder passes over it.
+pub fn is_group(tag: u64) -> bool {
+    matches!(tag & 7, 3 | 4)
+}
+
+/// Iterates over the fields of `message`: each one's tag, and its bytes where it has a length. What
+/// is in a group stands beside the others.
 pub fn of(message: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
     let mut rest = message;
     core::iter::from_fn(move || {
@@ -14,6 +20,7 @@ pub fn of(message: &[u8]) -> impl Iterator<Item = (u64, &[u8])> {
                 varint(&mut rest)?;
                 return Some((tag, &message[..0]));
             }
+            3 | 4 => return Some((tag, &message[..0])),
             1 => 8,
             2 => usize::try_from(varint(&mut rest)?).ok()?,
             5 => 4,
@@ -57,8 +64,12 @@ mod tests {
         let bytes = bytes.concat();
         let found: Vec<(u64, usize)> = of(&bytes).map(|(tag, field)| (tag, field.len())).collect();
         assert_eq!(found, [(0x08, 0), (0x12, 2), (0x19, 8), (0x25, 4)]);
-        for rubbish in [&[0xff; 20][..], &[0x0b], &[0x12], &[]] {
+        for rubbish in [&[0xff; 20][..], &[0x0e], &[0x12], &[]] {
             assert_eq!(of(rubbish).count(), 0, "{rubbish:?}");
         }
+        // A group hides nothing of what is behind its begin.
+        let groups: Vec<bool> =
+            of(&[0x0b, 0x12, 1, b'a', 0x0c]).map(|(tag, _)| is_group(tag)).collect();
+        assert_eq!(groups, [true, false, true]);
     }
 }
