@@ -8,8 +8,8 @@ pub const MESSAGE_BYTES_MAX_UNKNOWN: usize = 16 << 10;
 pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
 /// The most files that are offered and not yet settled.
 pub const OFFERS_MAX: u32 = 65_536;
-/// Memory of either side that open offers may take, in bytes, before no more are made
-/// ([`crate::message::offer_bytes`]).
+/// Memory of either side that open offers may take, in bytes, before no more are made. A function
+/// of the messages, `offer_bytes`, counts it.
 pub const OFFER_BYTES_MAX: u64 = 16 << 20;
 /// The least limit of the open offers' memory that a receiver may set, in bytes: any one offer
 /// fits.
