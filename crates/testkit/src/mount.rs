@@ -37,6 +37,12 @@ impl DiskKind {
         }
     }
 
+    /// The name of the file system, as mount(8) takes it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.words()[0]
+    }
+
     /// The name and more words for mkfs(8).
     fn words(self) -> &'static [&'static str] {
         match self {

@@ -163,6 +163,12 @@ fn connections(server: &Media) -> u64 {
     line.unwrap_or_else(|| panic!("{text}")).parse().unwrap()
 }
 
+/// A figure of each server, with commas between.
+fn listed(servers: &[AtRest], figure: impl Fn(&AtRest) -> u64) -> String {
+    let figures: Vec<String> = servers.iter().map(|at| figure(at).to_string()).collect();
+    figures.join(", ")
+}
+
 /// Names of the files that a server has open.
 fn names(server: &Media) -> Vec<String> {
     let directory = fs::read_dir(format!("/proc/{}/fd", server.haul.id())).unwrap();
@@ -325,14 +331,14 @@ fn visitors_of_every_kind_leave_no_descriptor_and_no_memory_behind() {
     }
     let last = servers.at_rest();
     println!(
-        "soak: {} visits in {} s to 4 servers: open files at rest {:?}, then {:?}; memory {:?} \
-         KiB, then {:?} KiB",
+        "soak: {} visits in {} s to 4 servers: open files at rest {}, then {}; memory {} KiB, then \
+         {} KiB",
         round * visits * VISITORS,
         begun.elapsed().as_secs(),
-        first.iter().map(|at| at.open_files).collect::<Vec<_>>(),
-        last.iter().map(|at| at.open_files).collect::<Vec<_>>(),
-        first.iter().map(|at| at.memory_bytes >> 10).collect::<Vec<_>>(),
-        last.iter().map(|at| at.memory_bytes >> 10).collect::<Vec<_>>(),
+        listed(&first, |at| at.open_files as u64),
+        listed(&last, |at| at.open_files as u64),
+        listed(&first, |at| at.memory_bytes >> 10),
+        listed(&last, |at| at.memory_bytes >> 10),
     );
     for ((server, first), last) in servers.servers.iter().zip(&first).zip(&last) {
         assert!(last.open_files <= first.open_files, "{:#?}", names(server));

@@ -232,7 +232,11 @@ fn calls_fail(side: Side, way: Way) {
         }
     }
     bench.journey.server.still_serves(&bench.journey.place);
-    println!("soak: {way:?}, of the {side:?}: {} cases, {} met", bench.cases, bench.met);
+    let side = match side {
+        Side::Server => "server",
+        Side::Client => "client",
+    };
+    println!("soak: {way:?}, at the {side}: {} cases, {} of them met", bench.cases, bench.met);
     assert!(bench.met >= bench.cases / 4, "too few of the calls were made: {}", bench.met);
 }
 

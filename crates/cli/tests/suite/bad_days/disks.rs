@@ -149,7 +149,8 @@ fn loses_power(way: Way, kind: DiskKind) {
     let moved = ran.number("moved_bytes");
     assert!(moved + fragile.durable <= all, "{} were durable: {ran:?}", fragile.durable);
     println!(
-        "soak: {way:?} {kind:?}: {lost} power cuts, {} bytes durable at the last",
+        "soak: {way:?}, {}: {lost} power cuts, {} bytes durable at the last",
+        kind.name(),
         fragile.durable
     );
 }

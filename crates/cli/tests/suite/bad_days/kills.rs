@@ -10,7 +10,7 @@ use crate::harness::{is_long, process::Haul};
 use haul_testkit::seed::Random;
 use std::{
     ffi::OsString,
-    fs, thread,
+    fmt, fs, thread,
     time::{Duration, Instant},
 };
 
@@ -36,6 +36,17 @@ struct Count {
     completed: u32,
     /// Kills of the server before the client had reached it: there was nothing to go on with.
     never_began: u32,
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { server, client, both, completed, never_began } = self;
+        write!(
+            f,
+            "{server} of the server, {client} of the client, {both} of both; transfers completed: \
+             {completed}, never begun: {never_began}"
+        )
+    }
 }
 
 struct Victim {
@@ -143,7 +154,7 @@ fn killed(way: Way, name: &'static str, make: impl Fn(&Journey)) {
     let mut random = journey.place.seed.random();
     let mut victim = Victim { journey, name, count: Count::default(), durable: 0 };
     victim.suffer(kills(), &mut random);
-    println!("soak: {way:?} of a {name}: {} kills, {:?}", kills(), victim.count);
+    println!("soak: {way:?} of a {name}: {} kills, {}", kills(), victim.count);
     victim.journey.server.still_serves(&victim.journey.place);
 }
 

@@ -206,7 +206,8 @@ fn moves_in_little_memory(way: Way, make: impl Fn(&Place, &Path), options: &[OsS
     arrives(&journey, &of_client.words(), "tree", options);
     assert_eq!((of_server.killed(), of_client.killed()), (0, 0));
     let names = haul_testkit::tree::names(&journey.to("tree")).unwrap().len();
-    println!("soak: {way:?} of {names} names in 256 MiB of memory on each side");
+    let noun = if names == 1 { "name" } else { "names" };
+    println!("soak: {way:?} of {names} {noun} in 256 MiB of memory on each side");
     // Its control groups go away only without processes.
     drop(journey);
 }
