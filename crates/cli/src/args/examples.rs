@@ -13,7 +13,7 @@ const EXIT_STATUS: Section = Section {
     title: "Exit status",
     lines: "\
 0  all done and verified
-1  some files failed, or the transfer was broken midway: the same command resumes it
+1  at least one file failed, or the transfer was broken midway: the same command resumes it
 2  nothing could start: wrong arguments, no connection, no right",
 };
 
