@@ -195,11 +195,20 @@ fn record(
     let steps = workshop.steps(all.len() * plan.rounds as usize);
     let started = Instant::now();
     for round in 0..plan.rounds {
-        for recorded in all.iter_mut().filter(|recorded| recorded.refused.is_none()) {
+        // Each second round the other way round, so that no way always comes after the same one.
+        let order = (0..all.len()).map(|at| if round % 2 == 0 { at } else { all.len() - 1 - at });
+        for at in order.collect::<Vec<_>>() {
+            let recorded = &mut all[at];
+            if recorded.refused.is_some() {
+                continue;
+            }
             if round > 0 && started.elapsed() > plan.time_max {
                 return Ok(all);
             }
             steps.begin(recorded.name);
+            if recorded.pair.target == Target::File {
+                workshop.touch_memory(recorded.pair.len_bytes)?;
+            }
             match recorded.pair.run(workshop, Watch::Bytes(SAMPLE_EVERY))? {
                 Outcome::Ran(run) => recorded.runs.push(*run),
                 Outcome::Refused(why) => recorded.refused = Some(why),

@@ -162,6 +162,20 @@ impl Workshop {
         Ok(Some(format!("needs a {wanted} source, found {found} in the page cache{because}")))
     }
 
+    /// Takes this much memory and gives it back, if half of what is free is as much: a virtual
+    /// machine's host hands out memory page by page, so that the first who needs a page waits for
+    /// it, and buffered writes are several times slower than those of the next.
+    pub fn touch_memory(&self, len_bytes: u64) -> Result<()> {
+        let len_bytes = len_bytes.min(self.host.memory_available_bytes / 2) as usize;
+        let mut taken = Vec::new();
+        for at_bytes in (0..len_bytes).step_by(TOUCH_BYTES) {
+            self.go_on()?;
+            // A zero would be a page that all share.
+            taken.push(std::hint::black_box(vec![1_u8; TOUCH_BYTES.min(len_bytes - at_bytes)]));
+        }
+        Ok(())
+    }
+
     /// Asks the kernel to forget a file until it does; a tmpfs keeps all that it has, however often
     /// it is asked.
     fn evict_patiently(&self, file: &Path, len_bytes: u64, tmpfs: bool) -> Result<f64> {
@@ -209,6 +223,9 @@ const ANEW_BYTES_MAX: u64 = 64 << 20;
 
 /// Bytes left free on any disk that a bench writes to.
 pub const ROOM_BYTES: u64 = 256 << 20;
+
+/// Bytes of memory that are taken at once, between two looks at whether to go on.
+const TOUCH_BYTES: usize = 256 << 20;
 
 /// Reads the file once; returns the share of it that is in the page cache then.
 pub fn warm(file: &Path, len_bytes: u64, go_on: impl Fn() -> Result<()>) -> Result<f64> {
