@@ -2,6 +2,7 @@
 //!
 //! The engines are those of the datapath's list. One that refuses keeps its row, with its reason.
 
+mod offsets;
 mod remote;
 mod tables;
 
@@ -33,8 +34,9 @@ const SENDFILE: &str = "sendfile";
 /// The baseline of every study.
 const READ_WRITE: &str = "read-write";
 const DISCARD: &str = "discard";
-/// The block that a fixed offset sends again and again, in bytes: as much as one call moves.
-const FIXED_WINDOW_BYTES: u64 = 1 << 20;
+/// Regions that are sent again and again, in bytes: from what each cache of a processor holds to
+/// what none does.
+const REGIONS_BYTES: [u64; 4] = [64 << 10, offsets::FIXED_BYTES, 16 << 20, 256 << 20];
 /// Most blocks that a run with a given block size moves: 64 MiB by 4 KiB, which takes some engines
 /// seconds.
 const BLOCKS_MAX: u64 = 16 << 10;
@@ -167,17 +169,36 @@ fn blocks(plan: &BenchEngines) -> Vec<Series> {
     all
 }
 
-/// Series of the same block sent again and again, and of the whole file.
+/// Series of regions of several sizes that are sent again and again, and of the whole file, to a
+/// receiver that copies and to one that throws away.
 fn offsets(plan: &BenchEngines) -> Vec<Series> {
-    let Some(discard) = haul_datapath::engines::find(DISCARD) else { return Vec::new() };
-    let window_bytes = FIXED_WINDOW_BYTES.min(plan.len_bytes);
-    let sources = [Source::Fixed { window_bytes }, Source::File(Residency::Warm)];
+    let find = haul_datapath::engines::find;
+    let (Some(discard), Some(copying)) = (find(DISCARD), find(offsets::COPYING)) else {
+        return Vec::new();
+    };
+    let fits = |bytes: &u64| *bytes <= offsets::FIXED_BYTES || *bytes < plan.len_bytes;
+    let mut regions: Vec<u64> = REGIONS_BYTES.into_iter().filter(fits).collect();
+    regions.iter_mut().for_each(|bytes| *bytes = (*bytes).min(plan.len_bytes));
+    regions.dedup();
+    let block = Some(offsets::BLOCK_BYTES);
+    let region = |window_bytes| (Source::Fixed { window_bytes }, block);
+    let mut rows: Vec<(Source, Option<usize>)> = regions.into_iter().map(region).collect();
+    rows.push((Source::File(Residency::Warm), block));
+    let window_bytes = offsets::FIXED_BYTES.min(plan.len_bytes);
+    rows.push((Source::Fixed { window_bytes }, None));
+    rows.push((Source::File(Residency::Warm), None));
     let studied = |engine: &&&EngineInfo| [SENDFILE, READ_WRITE].contains(&engine.name);
-    let each = plan.senders.iter().filter(studied);
-    each.flat_map(|send| {
-        sources.map(|source| Series::new(OFFSETS, Pair { source, ..pair(plan, send, discard) }))
-    })
-    .collect()
+    let mut all = Vec::new();
+    for receive in [copying, discard] {
+        for &(source, send_block_bytes) in &rows {
+            all.extend(plan.senders.iter().filter(studied).map(|send| {
+                let target = Target::Null;
+                let pair = Pair { source, target, send_block_bytes, ..pair(plan, send, receive) };
+                Series::new(OFFSETS, pair)
+            }));
+        }
+    }
+    all
 }
 
 /// Series by number of streams: without a copy, with one on each side, and into a file by the

@@ -38,6 +38,14 @@ impl Source {
             Self::Fixed { .. } => "fixed",
         }
     }
+
+    /// Bytes of the region that is sent again and again.
+    pub fn region_bytes(self) -> Option<u64> {
+        match self {
+            Self::Fixed { window_bytes } => Some(window_bytes),
+            Self::File(_) => None,
+        }
+    }
 }
 
 /// The target of the bytes.
@@ -73,10 +81,11 @@ pub struct Pair {
 
 impl Serialize for Pair {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut object = serializer.serialize_struct("pair", 8)?;
+        let mut object = serializer.serialize_struct("pair", 9)?;
         object.serialize_field("send_engine", self.send_engine)?;
         object.serialize_field("receive_engine", self.receive_engine)?;
         object.serialize_field("source", self.source.name())?;
+        object.serialize_field("region_bytes", &self.source.region_bytes())?;
         object.serialize_field("target", self.target.name())?;
         object.serialize_field("bytes", &self.len_bytes)?;
         object.serialize_field("streams", &self.streams)?;

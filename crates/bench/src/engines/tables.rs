@@ -1,13 +1,9 @@
 //! The tables and charts of `haul bench engines`.
 
 use crate::{
-    engines::{BLOCKS, COLD, FULL, OFFSETS, PAIRS, STREAMS},
-    pair::Source,
+    engines::{BLOCKS, COLD, FULL, OFFSETS, PAIRS, STREAMS, offsets},
     requests::BenchEngines,
     series::{Series, SideCost},
-    studies::massive_data::{
-        self, MASSIVE_DATA, MeasuredOffsets, OFFSET_RATES, OffsetRate, judge_offsets,
-    },
 };
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
@@ -15,7 +11,6 @@ use haul_report::{
     html_page::Section,
     results::Results,
     spread::Spread,
-    study_figure::StudyFigure,
     table::Table,
     units,
 };
@@ -52,7 +47,7 @@ pub fn results(plan: &BenchEngines, facts: HostFacts, all: &[Series]) -> Results
         words,
         facts,
         sections,
-        figures: offsets_figure(&of(OFFSETS)).into_iter().collect(),
+        figures: offsets::figure(&of(OFFSETS)).into_iter().collect(),
         studies: Vec::new(),
         lines: Vec::new(),
         measured: all.iter().any(|series| !series.runs.is_empty()),
@@ -236,64 +231,6 @@ fn lines_of(
     drawn
 }
 
-/// The study's table of fixed and advancing offsets, where it was asked for.
-fn offsets_figure(all: &[&Series]) -> Option<StudyFigure> {
-    all.first()?;
-    let because = all.iter().find_map(|series| series.refused.as_deref());
-    let rate = |engine: &str, fixed: bool| {
-        let is_fixed = |series: &Series| matches!(series.pair.source, Source::Fixed { .. });
-        let found = all
-            .iter()
-            .find(|series| series.pair.send_engine == engine && is_fixed(series) == fixed);
-        found.and_then(|series| series.rate()).map(|rate| rate.median * 8.0)
-    };
-    let [sendfile, read_write] =
-        OFFSET_RATES.map(|theirs| [true, false].map(|fixed| rate(theirs.engine, fixed)));
-    let title = "A fixed offset and an advancing one";
-    let label = |series: &Series| {
-        let offset =
-            if matches!(series.pair.source, Source::Fixed { .. }) { "fixed" } else { "advancing" };
-        format!("{}, {offset}", series.pair.send_engine)
-    };
-    let section = Section {
-        words: vec![
-            "The same MiB again and again, and the whole file, both from the page cache, \
-                     thrown away by the receiver."
-                .to_owned(),
-        ],
-        charts: charts(title, all, label),
-        tables: vec![beside([sendfile, read_write]), table(RATES_AND_COSTS, all, &["source"])],
-        ..Section::default()
-    };
-    let judgement = judge_offsets(MeasuredOffsets { sendfile, read_write }, because);
-    Some(massive_data::OFFSETS.judged(judgement, section))
-}
-
-/// The table of the rates of sendfile and of read-write, fixed and advancing, beside the study's.
-fn beside(ours: [[Option<f64>; 2]; 2]) -> Table {
-    let columns = ["engine", "fixed", "advancing", "theirs, fixed", "theirs, advancing"];
-    let mut beside = Table::new("Gbit/s, ours and the study's", 1, &columns);
-    let theirs = |rate: OffsetRate| [rate.fixed_gbit_per_s, rate.advancing_gbit_per_s].map(Some);
-    let dash = || "-".to_owned();
-    let shown = |rate: &Option<f64>| rate.map_or_else(dash, |rate| format!("{rate:.1}"));
-    for (ours, rate) in ours.iter().zip(OFFSET_RATES) {
-        let rates = [*ours, theirs(rate)].concat();
-        let cells = rates.iter().map(shown);
-        beside.row([rate.engine.to_owned()].into_iter().chain(cells).collect());
-    }
-    let times = |copied: &Option<f64>, sent: &Option<f64>| {
-        let ratio = sent.and_then(|sent| Some(sent / (*copied)?));
-        ratio.map_or_else(dash, |ratio| format!("{ratio:.1}x"))
-    };
-    let [sent, copied] = ours;
-    let [theirs_sent, theirs_copied] = OFFSET_RATES.map(theirs);
-    let (sent, copied) = ([sent, theirs_sent].concat(), [copied, theirs_copied].concat());
-    let ratios = copied.iter().zip(&sent).map(|(copied, sent)| times(copied, sent));
-    beside.row(["ratio".to_owned()].into_iter().chain(ratios).collect());
-    beside.note(format!("Theirs: {MASSIVE_DATA}, table 2, inside one machine, on their hardware."));
-    beside
-}
-
 fn full_section(all: &[&Series]) -> Section {
     let title = "Everything with everything";
     let more = ["block", "source", "streams"];
@@ -308,7 +245,7 @@ fn full_section(all: &[&Series]) -> Section {
 mod tests {
     use super::*;
     use crate::{
-        pair::{Pair, Run, Target},
+        pair::{Pair, Run, Source, Target},
         side::SideDone,
         workshop::Residency,
     };
@@ -318,11 +255,18 @@ mod tests {
     const FIXED: Source = Source::Fixed { window_bytes: 1 << 20 };
     const WARM: Source = Source::File(Residency::Warm);
 
+    /// A series of the offsets, by the blocks of the study's table.
+    fn offsets(engine: &'static str, source: Source, gb_per_s: f64) -> Series {
+        let mut series = series(OFFSETS, engine, source, gb_per_s);
+        series.pair.send_block_bytes = Some(offsets::BLOCK_BYTES);
+        series
+    }
+
     /// A series of three rounds at `gb_per_s` and a third less and more.
     fn series(table: &'static str, engine: &'static str, source: Source, gb_per_s: f64) -> Series {
         let pair = Pair {
             send_engine: engine,
-            receive_engine: "io-uring",
+            receive_engine: "read-write",
             source,
             target: Target::Null,
             len_bytes: 2_000_000_000,
@@ -397,10 +341,10 @@ mod tests {
     #[test]
     fn the_studys_offsets_stand_beside_ours_and_neither_in_the_place_of_the_other() {
         let all = [
-            series(OFFSETS, "sendfile", FIXED, 3.0),
-            series(OFFSETS, "sendfile", WARM, 2.0),
-            series(OFFSETS, "read-write", FIXED, 1.5),
-            series(OFFSETS, "read-write", WARM, 0.5),
+            offsets("sendfile", FIXED, 3.0),
+            offsets("sendfile", WARM, 2.0),
+            offsets("read-write", FIXED, 1.5),
+            offsets("read-write", WARM, 0.5),
         ];
         let results = shown(&all);
         let table = table_of(&results, "Gbit/s, ours and the study's");
@@ -428,19 +372,63 @@ mod tests {
         }
     }
 
+    /// The receiver of the verdict is the study's, and each row of a region is of its own series.
+    #[test]
+    fn each_region_and_receiver_has_its_own_row_and_the_verdict_is_of_those_that_copy() {
+        let to_nothing = |engine, source, gb_per_s| {
+            let mut series = offsets(engine, source, gb_per_s);
+            series.pair.receive_engine = "discard";
+            series
+        };
+        let all = [
+            to_nothing("sendfile", FIXED, 9.0),
+            to_nothing("read-write", FIXED, 10.0),
+            offsets("sendfile", Source::Fixed { window_bytes: 1 << 16 }, 8.0),
+            series(OFFSETS, "sendfile", FIXED, 1.0),
+            offsets("sendfile", FIXED, 3.0),
+            offsets("sendfile", WARM, 2.0),
+            series(OFFSETS, "read-write", FIXED, 7.0),
+            offsets("read-write", Source::Fixed { window_bytes: 1 << 16 }, 4.0),
+            offsets("read-write", FIXED, 1.5),
+            offsets("read-write", WARM, 0.5),
+        ];
+        let results = shown(&all);
+        let says = &results.figures[0].judgement.sentence;
+        assert!(says.contains("2.0 times what read-write does"), "{says}");
+        let rows = &results.figures[0].section.tables[1].rows;
+        let shown = rows.iter().map(|row| [0, 1, 2, 3, 6, 9].map(|at| row[at].as_str()));
+        let expected = [
+            ["1.00 MiB", "64.0 KiB", "throws away", "72.0", "80.0", "0.90x"],
+            ["64.0 KiB", "64.0 KiB", "copies", "64.0", "32.0", "2.00x"],
+            ["1.00 MiB", "1.00 MiB", "copies", "8.0", "56.0", "0.14x"],
+            ["1.00 MiB", "64.0 KiB", "copies", "24.0", "12.0", "2.00x"],
+            ["whole file", "64.0 KiB", "copies", "16.0", "4.0", "4.00x"],
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+        // 3 s and 0.5 s of the sides for 2 GB, and 40 switches.
+        assert_eq!(rows[0][10..], ["1.750", "1.750", "20", "20"]);
+        let line = &results.lines[2];
+        assert_eq!(
+            (&line["region_bytes"], &line["receive_engine"]),
+            (&65_536.into(), &"read-write".into())
+        );
+        assert!(results.lines[5]["region_bytes"].is_null());
+    }
+
     #[test]
     fn what_was_not_measured_has_no_figure_of_ours() {
-        let mut refused = series(OFFSETS, "sendfile", FIXED, 3.0);
+        let mut refused = offsets("sendfile", FIXED, 3.0);
         refused.runs.clear();
         refused.refused = Some("the kernel has none".to_owned());
-        let results = shown(&[refused, series(OFFSETS, "read-write", FIXED, 1.5)]);
+        let copied = offsets("read-write", FIXED, 1.5);
+        let results = shown(&[refused, copied]);
         let table = table_of(&results, "Gbit/s, ours and the study's");
         assert_eq!(table.rows[0][1..3], ["-", "-"]);
         assert_eq!(table.rows[2][1..3], ["-", "-"]);
         let judged = results.objects().last().unwrap();
         assert_eq!(judged["verdict"], "not_measured");
         assert_eq!(judged["sentence"], "the kernel has none");
-        let costs = table_of(&results, RATES_AND_COSTS);
-        assert_eq!(costs.rows[0].last().unwrap(), "the kernel has none");
+        let regions = &results.figures[0].section.tables[1];
+        assert_eq!(regions.rows[0], ["1.00 MiB", "64.0 KiB", "copies", "the kernel has none"]);
     }
 }

@@ -224,6 +224,14 @@ fn seconds(found: &Found, names: [&str; 2]) -> [Option<f64>; 2] {
     names.map(|name| median(found, name, |line| line.seconds))
 }
 
+/// The seconds of each round of two ways.
+fn rounds(found: &Found, names: [&str; 2]) -> [Vec<f64>; 2] {
+    names.map(|name| {
+        let runs = way(found, name).into_iter().flat_map(|recorded| &recorded.runs);
+        runs.map(|run| run.seconds).collect()
+    })
+}
+
 /// The reason why one of these ways did not run.
 fn because<'found>(found: &'found Found, names: &[&str]) -> Option<&'found str> {
     let mut ways = names.iter().filter_map(|name| way(found, name));
@@ -254,7 +262,8 @@ fn beside<'name>(names: [&'name str; 2], theirs: [Recording; 2]) -> Vec<(&'name 
 }
 
 fn times_inside(found: &Found) -> StudyFigure {
-    let judgement = massive_data::judge_times(seconds(found, INSIDE), because(found, &INSIDE));
+    let [zero_copy, copying] = rounds(found, INSIDE);
+    let judgement = massive_data::judge_times([&zero_copy, &copying], because(found, &INSIDE));
     let section = Section {
         words: vec![small_in_words(found)],
         tables: vec![totals(found, &beside(INSIDE, STUDY_TIMES))],
@@ -326,7 +335,8 @@ fn intervals_table(found: &Found) -> Option<Table> {
 }
 
 fn recorded(found: &Found) -> StudyFigure {
-    let judgement = judge_recorded(seconds(found, RECORDED), because(found, &RECORDED));
+    let [zero_copy, copying] = rounds(found, RECORDED);
+    let judgement = judge_recorded([&zero_copy, &copying], because(found, &RECORDED));
     let rows = beside(RECORDED, STUDY_RECORDED);
     of_large(found, &massive_data::RECORDED, judgement, "Sent and recorded", &rows)
 }

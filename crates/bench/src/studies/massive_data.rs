@@ -1,7 +1,11 @@
 //! Figures of Song et al.'s study of massive data, and what decides whether they came out.
 
 use super::{Figure, MeasuredBy, Study, missing};
-use haul_report::study_figure::{Judgement, StudyName};
+use haul_report::{
+    spread::Spread,
+    study_figure::{Judgement, StudyName},
+    units,
+};
 
 /// Song et al., "Zero-copy for transmission and recording of massive data", JKIECS 2021.
 pub const MASSIVE_DATA: &str =
@@ -185,18 +189,49 @@ pub const STUDY_IN_MEMORY: [Recording; 2] = [
     },
 ];
 
-/// Rates that were measured for table 2, in Gbit/s: fixed, then advancing.
-#[derive(Clone, Copy, Debug, Default)]
+/// Rates that were measured for table 2, in Gbit/s, those of each round: fixed, then advancing.
+#[derive(Clone, Debug, Default)]
 pub struct MeasuredOffsets {
-    pub sendfile: [Option<f64>; 2],
-    pub read_write: [Option<f64>; 2],
+    pub sendfile: [Vec<f64>; 2],
+    pub read_write: [Vec<f64>; 2],
 }
 
-/// Judges table 2; `because` is the reason why a rate is missing, where there is one.
+impl MeasuredOffsets {
+    /// The medians of sendfile and of read-write.
+    #[must_use]
+    pub fn medians(&self) -> [[Option<f64>; 2]; 2] {
+        let of = |rates: &[Vec<f64>; 2]| [median(&rates[0]), median(&rates[1])];
+        [of(&self.sendfile), of(&self.read_write)]
+    }
+
+    /// The four rates of a round, in the study's order.
+    fn round(&self, round: usize) -> Option<[f64; 4]> {
+        let [fixed, advancing] = &self.sendfile;
+        let [copied_fixed, copied_advancing] = &self.read_write;
+        let [one, two, three, four] =
+            [fixed, advancing, copied_fixed, copied_advancing].map(|rates| rates.get(round));
+        Some([*one?, *two?, *three?, *four?])
+    }
+}
+
+fn median(values: &[f64]) -> Option<f64> {
+    Spread::of(values.iter().copied()).map(|spread| spread.median)
+}
+
+/// The number of rounds in which something is so, in words.
+fn in_rounds(rounds: impl Iterator<Item = bool>) -> String {
+    let rounds: Vec<bool> = rounds.collect();
+    let count = rounds.iter().filter(|is_so| **is_so).count();
+    format!("in {count} of {}", units::count(rounds.len() as u64, "round"))
+}
+
+/// Judges table 2 by the medians; `because` is the reason why a rate is missing, where there is
+/// one.
 #[must_use]
-pub fn judge_offsets(ours: MeasuredOffsets, because: Option<&str>) -> Judgement {
-    let [Some(fixed), Some(advancing)] = ours.sendfile else { return missing(because) };
-    let [Some(copied_fixed), Some(copied_advancing)] = ours.read_write else {
+pub fn judge_offsets(ours: &MeasuredOffsets, because: Option<&str>) -> Judgement {
+    let [[Some(fixed), Some(advancing)], [Some(copied_fixed), Some(copied_advancing)]] =
+        ours.medians()
+    else {
         return missing(because);
     };
     let mut order = [
@@ -205,7 +240,8 @@ pub fn judge_offsets(ours: MeasuredOffsets, because: Option<&str>) -> Judgement 
         ("read-write fixed", copied_fixed),
         ("read-write advancing", copied_advancing),
     ];
-    let holds = order.windows(2).all(|two| two[0].1 > two[1].1);
+    let descends = |rates: [f64; 4]| rates.windows(2).all(|two| two[0] > two[1]);
+    let holds = descends(order.map(|(_, rate)| rate));
     let [theirs, theirs_copied] = OFFSET_RATES;
     let mut sentence = format!(
         "with a fixed offset sendfile moves {:.1} times what read-write does (theirs {:.1}), with \
@@ -220,28 +256,31 @@ pub fn judge_offsets(ours: MeasuredOffsets, because: Option<&str>) -> Judgement 
         let [first, rest @ ..] = order.map(|(name, _)| name);
         sentence += &format!("; fastest is {first}, then {}", rest.join(", "));
     }
+    let rounds = (0..).map_while(|round| ours.round(round)).map(descends);
+    sentence += &format!("; the order is theirs {}", in_rounds(rounds));
     Judgement::of_rule(holds, sentence)
 }
 
-/// Judges table 3 by the seconds of zero-copy and of read-write.
+/// Judges table 3 by the seconds of each round, of zero-copy and of read-write.
 #[must_use]
-pub fn judge_times(seconds: [Option<f64>; 2], because: Option<&str>) -> Judgement {
-    judge_seconds("the file takes", seconds, STUDY_TIMES, because)
+pub fn judge_times(rounds: [&[f64]; 2], because: Option<&str>) -> Judgement {
+    judge_seconds("the file takes", rounds, STUDY_TIMES, because)
 }
 
-/// Judges the recording of a large file by the seconds of zero-copy and of read-write.
+/// Judges the recording of a large file by the seconds of each round, of zero-copy and of
+/// read-write.
 #[must_use]
-pub fn judge_recorded(seconds: [Option<f64>; 2], because: Option<&str>) -> Judgement {
-    judge_seconds("the file is on the disk after", seconds, STUDY_RECORDED, because)
+pub fn judge_recorded(rounds: [&[f64]; 2], because: Option<&str>) -> Judgement {
+    judge_seconds("the file is on the disk after", rounds, STUDY_RECORDED, because)
 }
 
 fn judge_seconds(
     what: &str,
-    seconds: [Option<f64>; 2],
+    rounds: [&[f64]; 2],
     theirs: [Recording; 2],
     because: Option<&str>,
 ) -> Judgement {
-    let [Some(zero_copy), Some(copying)] = seconds else { return missing(because) };
+    let [Some(zero_copy), Some(copying)] = rounds.map(median) else { return missing(because) };
     let mut sentence = format!(
         "{what} {zero_copy:.2} s by zero-copy and {copying:.2} s by read-write, {:.2} times as \
          long",
@@ -253,6 +292,8 @@ fn judge_seconds(
             theirs_copying / theirs
         );
     }
+    let less = rounds[0].iter().zip(rounds[1]).map(|(zero_copy, copying)| zero_copy < copying);
+    sentence += &format!("; zero-copy takes less {}", in_rounds(less));
     Judgement::of_rule(zero_copy < copying, sentence)
 }
 
@@ -323,8 +364,9 @@ mod tests {
     use haul_report::study_figure::Verdict::{CameOut, DidNotComeOut, NotMeasured};
 
     fn offsets(sendfile: [f64; 2], read_write: [f64; 2]) -> Judgement {
-        let [sendfile, read_write] = [sendfile, read_write].map(|rates| rates.map(Some));
-        judge_offsets(MeasuredOffsets { sendfile, read_write }, None)
+        let [sendfile, read_write] =
+            [sendfile, read_write].map(|rates| rates.map(|rate| vec![rate]));
+        judge_offsets(&MeasuredOffsets { sendfile, read_write }, None)
     }
 
     #[test]
@@ -333,7 +375,8 @@ mod tests {
         let theirs = offsets([73.7, 51.5], [29.2, 24.7]);
         assert_eq!(theirs.verdict, CameOut);
         let says = "a fixed offset sendfile moves 2.5 times what read-write does (theirs 2.5), \
-                    with an advancing one 2.1 times (theirs 2.1)";
+                    with an advancing one 2.1 times (theirs 2.1); the order is theirs in 1 of 1 \
+                    round";
         assert!(theirs.sentence.ends_with(says), "{}", theirs.sentence);
         // Each pair of neighbours the other way round.
         for (sendfile, read_write) in
@@ -344,7 +387,7 @@ mod tests {
         }
         let judged = offsets([4.0, 2.0], [3.0, 1.0]);
         let order = "; fastest is sendfile fixed, then read-write fixed, sendfile advancing, \
-                     read-write advancing";
+                     read-write advancing; the order is theirs in 0 of 1 round";
         assert!(judged.sentence.ends_with(order), "{}", judged.sentence);
         assert!(judged.sentence.contains("moves 1.3 times"), "{}", judged.sentence);
         assert!(judged.sentence.contains("one 2.0 times (theirs 2.1)"), "{}", judged.sentence);
@@ -352,36 +395,51 @@ mod tests {
 
     #[test]
     fn table_2_without_one_rate_is_not_measured() {
-        let [all, none] = [[Some(2.0), Some(1.0)], [Some(2.0), None]];
-        let whole = MeasuredOffsets { sendfile: all, read_write: all };
+        let [all, none] = [[vec![2.0], vec![1.0]], [vec![2.0], Vec::new()]];
+        let whole = MeasuredOffsets { sendfile: all.clone(), read_write: all };
         for ours in [
-            MeasuredOffsets { sendfile: none, ..whole },
-            MeasuredOffsets { read_write: none, ..whole },
+            MeasuredOffsets { sendfile: none.clone(), ..whole.clone() },
+            MeasuredOffsets { read_write: none, ..whole.clone() },
         ] {
-            let judged = judge_offsets(ours, Some("sendfile: no such call"));
-            assert_eq!(
-                (judged.verdict, judged.sentence.as_str()),
-                (NotMeasured, "sendfile: no such call")
-            );
+            let judged = judge_offsets(&ours, Some("sendfile: no such call"));
+            assert_eq!(judged, Judgement::not_measured("sendfile: no such call"));
         }
-        assert_eq!(judge_offsets(MeasuredOffsets::default(), None).sentence, super::super::NO_TIME);
+        assert_eq!(
+            judge_offsets(&MeasuredOffsets::default(), None).sentence,
+            super::super::NO_TIME
+        );
     }
 
     #[test]
     fn less_time_by_zero_copy_came_out_and_the_same_time_did_not() {
-        let theirs = judge_times([Some(1.66), Some(3.48)], None);
+        let theirs = judge_times([&[1.66], &[3.48]], None);
         assert_eq!(theirs.verdict, CameOut);
         let says = "1.66 s by zero-copy and 3.48 s by read-write, 2.10 times as long (theirs 1.66 \
-                    s and 3.48 s, 2.10 times)";
+                    s and 3.48 s, 2.10 times); zero-copy takes less in 1 of 1 round";
         assert!(theirs.sentence.ends_with(says), "{}", theirs.sentence);
-        assert_eq!(judge_times([Some(2.0), Some(2.0)], None).verdict, DidNotComeOut);
-        assert_eq!(judge_times([Some(2.0), Some(1.0)], None).verdict, DidNotComeOut);
-        assert_eq!(judge_times([Some(2.0), None], Some("why")).verdict, NotMeasured);
-        let recorded = judge_recorded([Some(76.9), Some(84.0)], None);
+        assert_eq!(judge_times([&[2.0], &[2.0]], None).verdict, DidNotComeOut);
+        assert_eq!(judge_times([&[2.0], &[1.0]], None).verdict, DidNotComeOut);
+        assert_eq!(judge_times([&[2.0], &[]], Some("why")).verdict, NotMeasured);
+        let recorded = judge_recorded([&[76.9], &[84.0]], None);
         assert_eq!(recorded.verdict, CameOut);
         assert!(recorded.sentence.contains("theirs 76.9 s and 84 s, 1.09 times"));
-        assert_eq!(judge_recorded([Some(84.0), Some(76.9)], None).verdict, DidNotComeOut);
-        assert_eq!(judge_recorded([None, Some(1.0)], Some("why")).sentence, "why");
+        assert_eq!(judge_recorded([&[84.0], &[76.9]], None).verdict, DidNotComeOut);
+        assert_eq!(judge_recorded([&[], &[1.0]], Some("why")).sentence, "why");
+    }
+
+    #[test]
+    fn the_medians_decide_and_the_rounds_are_counted() {
+        let judged = judge_times([&[1.0, 5.0, 2.0], &[3.0, 4.0, 3.0]], None);
+        assert_eq!(judged.verdict, CameOut);
+        assert!(judged.sentence.contains("takes 2.00 s by zero-copy and 3.00 s"), "{judged:?}");
+        assert!(judged.sentence.ends_with("zero-copy takes less in 2 of 3 rounds"), "{judged:?}");
+        let ours = MeasuredOffsets {
+            sendfile: [vec![9.0, 9.0, 2.0], vec![8.0, 8.0, 8.0]],
+            read_write: [vec![7.0, 7.0, 7.0], vec![6.0, 6.0, 6.0]],
+        };
+        let judged = judge_offsets(&ours, None);
+        assert_eq!(judged.verdict, CameOut);
+        assert!(judged.sentence.ends_with("order is theirs in 2 of 3 rounds"), "{judged:?}");
     }
 
     #[test]

@@ -117,7 +117,12 @@ fn every_pair_of_the_engine_list_has_a_rate_or_a_reason() {
     assert_eq!(pairs.len(), senders().count() * receivers().count());
     assert_eq!(of_table(&lines, "cold").len(), senders().count());
     assert_eq!(of_table(&lines, "blocks").len(), senders().count() + receivers().count());
-    assert_eq!(of_table(&lines, "offsets").len(), 4, "two engines, fixed and advancing");
+    let offsets = of_table(&lines, "offsets");
+    let region = |cell: &&Value| cell["region_bytes"].as_u64();
+    let regions: Vec<_> = offsets.iter().step_by(2).map(region).collect();
+    let each = [Some(64 << 10), Some(1 << 20), None, Some(1 << 20), None];
+    assert_eq!(regions, [each, each].concat(), "to both receivers, smaller than 8M or all");
+    assert_eq!(offsets.len(), 2 * 2 * 5, "two engines to two receivers, fixed and advancing");
     assert_eq!(of_table(&lines, "streams").len(), 3);
     for cell in lines.iter().filter(|line| line["event"] == "cell") {
         has_a_rate_or_a_reason(cell);

@@ -31,9 +31,12 @@ impl Cells<'_> {
         self.0.iter().filter(move |line| line["table"] == table)
     }
 
-    fn offset(&self, engine: &str, source: &str) -> Option<f64> {
-        let mut cells = self.of_table("offsets");
-        let cell = cells.find(|cell| cell["send_engine"] == engine && cell["source"] == source);
+    /// The rate of a region, or of the whole file, to the receiver that copies, by equal blocks.
+    fn offset(&self, engine: &str, region_bytes: Option<u64>) -> Option<f64> {
+        let mut cells = self
+            .of_table("offsets")
+            .filter(|cell| cell["send_engine"] == engine && cell["receive_engine"] == "read-write");
+        let cell = cells.find(|cell| cell["region_bytes"].as_u64() == region_bytes);
         cell?["gb_per_s"]["median"].as_f64()
     }
 
@@ -53,10 +56,10 @@ impl Cells<'_> {
         Some(match (study, figure) {
             ("massive-data", "table 2") => {
                 let order = [
-                    self.offset("sendfile", "fixed")?,
-                    self.offset("sendfile", "warm")?,
-                    self.offset("read-write", "fixed")?,
-                    self.offset("read-write", "warm")?,
+                    self.offset("sendfile", Some(1 << 20))?,
+                    self.offset("sendfile", None)?,
+                    self.offset("read-write", Some(1 << 20))?,
+                    self.offset("read-write", None)?,
                 ];
                 order.windows(2).all(|two| two[0] > two[1])
             }

@@ -66,13 +66,13 @@ struct Words {
 const WORDS: [Words; 4] = [
     Words {
         bench: LowStudyBench::Engines,
-        usual: "engines --only=offsets --size=1G --rounds=5",
+        usual: "engines --only=offsets --size=512M --rounds=5",
         paper: "engines --only=offsets --size=10G --rounds=5",
         quick: "engines --only=offsets --quick --size=8M",
     },
     Words {
         bench: LowStudyBench::Files,
-        usual: "files --size=4G",
+        usual: "files --size=6G",
         paper: "files --size=100G --budget=6h",
         quick: "files --quick --size=64M",
     },
