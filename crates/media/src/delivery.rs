@@ -30,11 +30,14 @@ pub enum Method {
     OneCopy,
     /// Reads by O_DIRECT and io_uring in the order of deadlines, and send(2).
     Direct,
+    /// The reads of [`Method::OneCopy`], then read(2) and send(2): what sendfile(2) saves is the
+    /// only difference.
+    TwoCopy,
     /// Plain read(2) and write(2), as a server does that knows no better: the study's comparison.
     Normal,
 }
 
-pub const METHODS: [Method; 3] = [Method::OneCopy, Method::Direct, Method::Normal];
+pub const METHODS: [Method; 4] = [Method::OneCopy, Method::Direct, Method::TwoCopy, Method::Normal];
 
 /// Whether the kernel reads ahead of what is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,7 @@ impl Method {
         match self {
             Self::OneCopy => "one-copy",
             Self::Direct => "direct",
+            Self::TwoCopy => "two-copy",
             Self::Normal => "normal",
         }
     }
@@ -76,9 +80,13 @@ impl Method {
         shape: Shape,
     ) -> io::Result<Box<dyn Delivery>> {
         Ok(match self {
-            Self::OneCopy => {
+            Self::OneCopy | Self::TwoCopy => {
                 let ahead = (readahead == Readahead::Kernel).then_some(shape);
-                Box::new(one_copy::OneCopy::new(ahead, behind))
+                let sends = match self {
+                    Self::OneCopy => one_copy::Sends::Sendfile,
+                    _ => one_copy::Sends::Copy,
+                };
+                Box::new(one_copy::OneCopy::new(ahead, behind, sends))
             }
             Self::Direct => Box::new(direct::Direct::new(shape)?),
             Self::Normal => plain(),

@@ -73,9 +73,9 @@ pub struct LowMedia {
     /// How bytes get from a file into the network
     ///
     /// one-copy: from the page cache by sendfile(2); direct: past the page cache by O_DIRECT, which
-    /// leaves it to other programs; normal: through a buffer by read(2) and write(2). one-copy and
-    /// direct let the disk read in the order of the streams' deadlines (io_uring), and no stream
-    /// waits for another's read.
+    /// leaves it to other programs. Both let the disk read in the order of the streams' deadlines
+    /// (io_uring), and no stream waits for another's read. For comparison: two-copy reads like
+    /// one-copy and sends through a buffer by read(2) and send(2); normal only does the latter.
     #[arg(long, value_name = "METHOD", default_value = defaults().method.name())]
     pub method: Method,
     /// Read nothing ahead of what is sent, neither the kernel nor haul: for comparison
@@ -196,7 +196,7 @@ pub struct LowCapacity {
     #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = rate)]
     #[arg(default_value = "1.5M,4M,8M,25M")]
     pub rate: Vec<Rate>,
-    /// The method that was measured: one-copy, direct or normal
+    /// The method that was measured: one-copy, direct, two-copy or normal
     #[arg(long, value_name = "METHOD", default_value = defaults().method.name())]
     pub method: Method,
     /// A period of a stream

@@ -52,6 +52,7 @@ fn by_every_method_a_file_and_its_parts_arrive() {
     for options in [
         &["--method", "one-copy"][..],
         &["--method", "normal"],
+        &["--method", "two-copy"],
         &["--method", "direct"],
         &["--method", "direct", "--buffer-memory", "1M"],
         &["--method", "one-copy", "--no-readahead", "--loops", "1"],
@@ -467,7 +468,7 @@ fn a_body_that_nobody_wants_is_thrown_away_before_the_next_request() {
 fn a_file_that_gets_shorter_ends_the_connection_and_not_the_server() {
     let place = place();
     place.file(&place.root("shrinking.mp4"), 64 << 20);
-    for method in ["one-copy", "direct", "normal"] {
+    for method in ["one-copy", "direct", "two-copy", "normal"] {
         let media = Media::start(&place, &["--method", method]);
         let mut client = media.client();
         client.send("GET /shrinking.mp4 HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -671,7 +672,7 @@ fn what_cannot_be_is_said_before_anything_starts() {
     for (words, expected) in [
         (&["--listen", "nowhere:x"][..], "--listen"),
         (&["--listen", "192.0.2.1:0"], "192.0.2.1:0"),
-        (&["--method", "magic"], "one-copy, direct, normal"),
+        (&["--method", "magic"], "one-copy, direct, two-copy, normal"),
         (&["--head-time", "0s"], "--head-time"),
     ] {
         let own = words.iter().map(OsString::from);

@@ -3,6 +3,8 @@
 //! sendfile(2) waits for the disk where the page cache has not what it sends, and all other
 //! connections of the loop wait with it. So what is not there is read into the page cache first, by
 //! io_uring and in the order of deadlines.
+//!
+//! Method two-copy reads in the same way, and sends by read(2) and send(2).
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -35,10 +37,20 @@ const CACHED_BYTES_MAX: u64 = 4 << 20;
 /// Most parts of one stream that are read or wait to be sent.
 const AHEAD: usize = 2;
 
+/// A way of sending what the page cache has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sends {
+    /// Uses sendfile(2), where the kernel encrypts or nobody does.
+    Sendfile,
+    /// Uses read(2) into a buffer and send(2).
+    Copy,
+}
+
 pub struct OneCopy {
     /// Reads in advance; `None` where there are none: then sendfile(2) waits.
     ahead: Option<Ahead>,
-    /// Method for sockets whose bytes this process encrypts.
+    sends: Sends,
+    /// Method for sockets whose bytes this process encrypts, and for sends by copy.
     normal: Normal,
     let_go: LetGo,
 }
@@ -59,7 +71,7 @@ struct Warming {
 
 impl OneCopy {
     /// Sets up the reads in advance; without `shape` there are none.
-    pub fn new(shape: Option<Shape>, behind: Behind) -> Self {
+    pub fn new(shape: Option<Shape>, behind: Behind, sends: Sends) -> Self {
         // Where the system forbids io_uring sendfile(2) waits, as it does in other servers.
         let ahead = shape.and_then(|shape| {
             let queue = DiskQueue::new(Into::PageCache, shape).ok()?;
@@ -70,7 +82,7 @@ impl OneCopy {
                 known: Known::new(),
             })
         });
-        Self { ahead, normal: Normal::new(), let_go: LetGo::new(behind) }
+        Self { ahead, sends, normal: Normal::new(), let_go: LetGo::new(behind) }
     }
 }
 
@@ -161,7 +173,8 @@ impl Delivery for OneCopy {
         }
         self.let_go.behind(&wanted);
         let end = wanted.range.end;
-        let Some(socket) = sink.socket() else { return self.normal.send_some(sink, &wanted) };
+        let socket = sink.socket().filter(|_| self.sends == Sends::Sendfile);
+        let Some(socket) = socket else { return self.normal.send_some(sink, &wanted) };
         let mut offset = wanted.range.start;
         let len_bytes = (end - offset).min(CALL_BYTES_MAX) as usize;
         let sent = loop {
