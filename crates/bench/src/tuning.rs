@@ -1,7 +1,10 @@
 //! `haul bench tuning`: what each change of two hosts' networks brings, with 1 to 8 streams.
 //!
 //! Steps add up, one change at a time. Rates are those between two looks at a push that goes on:
-//! what came before, while windows grow, is left out, as iperf does with --omit.
+//! what came before, while windows grow, is left out, as iperf does with --omit. A rate is that at
+//! which bytes came out of the network, by the count of the receiver's interface and this bench's
+//! clock. What a program was given is no measure of a link: behind a lost segment much waits in the
+//! kernel, and comes at once later.
 
 mod tables;
 
@@ -13,6 +16,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use haul_emulator::{
     EmulatorError, Hosts,
+    counters::Received,
     namespace::{Namespace, remove_leftovers},
     veth::Veth,
     wan::{Path, Wan},
@@ -36,6 +40,12 @@ const SEND_BYTES_MAX_DEFAULT: u64 = 4 << 20;
 const BUFFER_BYTES_MIN: u64 = 32 << 20;
 const MTU_BYTES: usize = 1500;
 const MTU_BYTES_JUMBO: usize = 9000;
+/// Most segments that the kernel hands to an interface as one (GSO_MAX_SEGS of Linux).
+const SEGMENTS_MAX: u32 = 65_535;
+/// Headers of IP and TCP with the option of timestamps, in bytes.
+const IP_HEADER_BYTES: u64 = 20 + 32;
+/// Header of Ethernet, in bytes, which an interface counts that has one.
+const ETHERNET_HEADER_BYTES: u64 = 14;
 /// Seed of the packets that a path loses: none, but its queue may be full.
 const SEED: u64 = 1;
 
@@ -46,6 +56,8 @@ pub enum Step {
     Default,
     Jumbo,
     Buffers,
+    /// Segmentation offload, which is off before this step over interfaces without a wire.
+    Offload,
     Bbr,
     Pacing,
 }
@@ -58,6 +70,7 @@ impl Step {
             Self::Jumbo => "MTU 9000",
             Self::Buffers => "+ buffers",
             Self::Bbr => "+ BBR",
+            Self::Offload => "+ offload",
             Self::Pacing => "+ fq",
         }
     }
@@ -67,7 +80,9 @@ impl Step {
 /// itself, and no step changes it there.
 fn steps_of(path: TuningPath) -> &'static [Step] {
     match path {
-        TuningPath::Veth => &[Step::Default, Step::Jumbo, Step::Buffers, Step::Pacing],
+        TuningPath::Veth => {
+            &[Step::Default, Step::Jumbo, Step::Buffers, Step::Offload, Step::Pacing]
+        }
         TuningPath::Wan => &[Step::Default, Step::Jumbo, Step::Buffers, Step::Bbr, Step::Pacing],
     }
 }
@@ -253,10 +268,22 @@ impl Bench<'_> {
             }
         }
         let queue = if is_paced { "fq" } else { "the kernel's own queue" };
+        let offload = match self.path {
+            // A TUN device takes one packet at a time anyway.
+            TuningPath::Wan => "",
+            TuningPath::Veth if is_from(Step::Offload) => {
+                hosts.set_segments_max(SEGMENTS_MAX)?;
+                ", segmentation offload on"
+            }
+            TuningPath::Veth => {
+                hosts.set_segments_max(1)?;
+                ", segmentation offload off"
+            }
+        };
         let (receive, send) = (receive >> 20, send >> 20);
         Ok(format!(
             "MTU {mtu_bytes}, buffers up to {receive} MiB (receive) and {send} MiB (send), \
-             {control}, {queue}"
+             {control}, {queue}{offload}"
         ))
     }
 
@@ -268,6 +295,14 @@ impl Bench<'_> {
         };
         let product = (self.plan.rate_bits_per_s as f64 / 8.0 * round_trip_s) as u64;
         (2 * product).max(BUFFER_BYTES_MIN)
+    }
+
+    /// Bytes of a packet that are not the stream's.
+    fn header_bytes(&self) -> u64 {
+        match self.path {
+            TuningPath::Veth => IP_HEADER_BYTES + ETHERNET_HEADER_BYTES,
+            TuningPath::Wan => IP_HEADER_BYTES,
+        }
     }
 
     fn push(&self, hosts: &Hosts<'_>, server: &HaulUrl, cell: &mut Cell) -> Result<()> {
@@ -286,7 +321,9 @@ impl Bench<'_> {
         })?;
         let mut watch = Watch { plan: self.plan, first: None };
         let time_max = START_MAX + self.plan.omit + self.plan.time;
-        let seen = child.wait_for(time_max, || self.workshop.go_on(), |line| watch.look(line))?;
+        let received = || hosts.far.received(hosts.device);
+        let look = |line: &Value| watch.look(line, self.header_bytes(), received);
+        let seen = child.wait_for(time_max, || self.workshop.go_on(), look)?;
         child.end();
         match seen {
             Some(Looked::Enough(seen)) => {
@@ -358,12 +395,17 @@ enum Looked {
 /// Waits until enough of a push was seen.
 struct Watch<'a> {
     plan: &'a BenchTuning,
-    /// Seconds, bytes and retransmits when the measured time began.
-    first: Option<(f64, u64, u64)>,
+    /// The counts of what had come and gone out again when the measured time began.
+    first: Option<(Received, u64)>,
 }
 
 impl Watch<'_> {
-    fn look(&mut self, line: &Value) -> Wanted<Looked> {
+    fn look(
+        &mut self,
+        line: &Value,
+        header_bytes: u64,
+        received: impl Fn() -> Result<Received, EmulatorError>,
+    ) -> Wanted<Looked> {
         match line["event"].as_str() {
             Some("error") => {
                 let parts = ["what", "needs", "found"].map(|part| line[part].as_str());
@@ -374,18 +416,23 @@ impl Watch<'_> {
             _ => return Wanted::More,
         }
         let seconds = line["seconds"].as_f64().unwrap_or(0.0);
-        let bytes = line["bytes_received"].as_u64().unwrap_or(0);
         let retransmits = line["retransmits"].as_u64().unwrap_or(0);
         if seconds < self.plan.omit.as_secs_f64() {
             return Wanted::More;
         }
-        let (begun, before, again) = *self.first.get_or_insert((seconds, bytes, retransmits));
-        let passed = seconds - begun;
-        if passed < self.plan.time.as_secs_f64() {
+        let now = match received() {
+            Ok(now) => now,
+            Err(why) => return Wanted::This(Looked::Failed(why.to_string())),
+        };
+        let (before, again) = *self.first.get_or_insert((now, retransmits));
+        if now.at - before.at < self.plan.time {
             return Wanted::More;
         }
+        let Some(rate) = now.payload_rate_since(&before, header_bytes) else {
+            return Wanted::More;
+        };
         Wanted::This(Looked::Enough(Seen {
-            gbit_per_s: bytes.saturating_sub(before) as f64 * 8.0 / 1e9 / passed,
+            gbit_per_s: rate * 8.0 / 1e9,
             retransmits: retransmits.saturating_sub(again),
             limiting: line["limiting"]["stage"].as_str().unwrap_or_default().to_owned(),
         }))
@@ -415,21 +462,37 @@ mod tests {
     fn a_rate_is_that_of_the_time_behind_what_is_left_out() {
         let plan = plan();
         let mut watch = Watch { plan: &plan, first: None };
-        let line = |seconds: f64, bytes: u64, retransmits: u64| {
-            json!({"event": "progress", "seconds": seconds, "bytes_received": bytes,
+        let begun = Instant::now();
+        // The client's own count runs ahead, as when what waited comes at once.
+        let line = |seconds: f64, retransmits: u64| {
+            json!({"event": "progress", "seconds": seconds, "bytes_received": 9e12,
                    "retransmits": retransmits, "limiting": {"stage": "network"}})
         };
-        for (seconds, bytes) in [(1.0, 5), (2.0, 1_000_000), (3.0, 9), (4.9, 9)] {
-            assert!(matches!(watch.look(&line(seconds, bytes, 7)), Wanted::More));
+        let received = |ms: u64, bytes: u64, packets: u64| {
+            move || Ok(Received { at: begun + Duration::from_millis(ms), bytes, packets })
+        };
+        for (seconds, bytes) in [(1.0, 5), (2.0, 1_000_000), (3.0, 1_000_001), (4.9, 1_000_002)] {
+            let received = received((seconds * 1e3) as u64, bytes, 1);
+            assert!(matches!(watch.look(&line(seconds, 7), 52, received), Wanted::More));
         }
-        let Wanted::This(Looked::Enough(seen)) = watch.look(&line(6.0, 501_000_000, 9)) else {
+        let last = received(6_000, 501_052_000, 1_001);
+        let Wanted::This(Looked::Enough(seen)) = watch.look(&line(5.9, 9), 52, last) else {
             panic!()
         };
         let limiting = "network".to_owned();
         assert_eq!(seen, Seen { gbit_per_s: 1.0, retransmits: 2, limiting });
         let error = json!({"event": "error", "what": "no way", "needs": "", "found": "a wall"});
-        let Wanted::This(Looked::Failed(why)) = watch.look(&error) else { panic!() };
+        let gone = |what: &str, found: &str| EmulatorError::Failed {
+            what: what.to_owned(),
+            found: found.to_owned(),
+        };
+        let nothing = || Err(gone("the counters", "the host is gone"));
+        let Wanted::This(Looked::Failed(why)) = watch.look(&error, 52, nothing) else { panic!() };
         assert_eq!(why, "no way: a wall");
+        let Wanted::This(Looked::Failed(why)) = watch.look(&line(2.0, 0), 52, nothing) else {
+            panic!()
+        };
+        assert_eq!(why, "the counters: the host is gone");
     }
 
     #[test]

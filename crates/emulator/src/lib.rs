@@ -4,6 +4,7 @@
 //! a namespace changes nothing of the host. Needs root; gone when dropped, and what a killed
 //! process left is removed by the next.
 
+pub mod counters;
 pub mod namespace;
 pub mod nat;
 pub mod random;
@@ -41,6 +42,19 @@ impl Hosts<'_> {
         for host in [self.near, self.far] {
             let mtu = mtu_bytes.to_string();
             host.ip(&["link", "set", self.device, "mtu", &mtu])?;
+        }
+        Ok(())
+    }
+
+    /// Sets the most packets that both interfaces take as one, to be cut by a network card: 1 ends
+    /// segmentation offload for connections that are made from now on.
+    ///
+    /// # Errors
+    /// If ip(8) refuses.
+    pub fn set_segments_max(&self, segments: u32) -> Result<(), EmulatorError> {
+        for host in [self.near, self.far] {
+            let segments = segments.to_string();
+            host.ip(&["link", "set", "dev", self.device, "gso_max_segs", &segments])?;
         }
         Ok(())
     }

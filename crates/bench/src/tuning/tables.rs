@@ -3,7 +3,10 @@
 use crate::{
     host_facts,
     requests::BenchTuning,
-    studies::{NODE_TUNING, TUNED_RATES},
+    studies::{
+        NODE_TUNING, TUNED_RATES,
+        node_tuning::{CHANGES, MeasuredChange, judge_change},
+    },
     tuning::{Cell, Step},
     workshop::Workshop,
 };
@@ -11,6 +14,7 @@ use haul_report::{
     chart::{Across, Line, lines},
     html_page::Section,
     results::Results,
+    study_figure::StudyFigure,
     table::Table,
     units,
 };
@@ -24,14 +28,13 @@ pub fn results(
 ) -> Results {
     let measured = cells.iter().any(|cell| cell.gbit_per_s.is_some());
     let paths = [("veth", veth_title()), ("wan", wan_title(plan))];
-    let mut sections: Vec<Section> = paths
+    let sections: Vec<Section> = paths
         .into_iter()
         .filter_map(|(path, title)| {
             let of_path: Vec<&Cell> = cells.iter().filter(|cell| cell.path == path).collect();
             (!of_path.is_empty()).then(|| section(plan, title, &of_path))
         })
         .collect();
-    sections.push(study(cells));
     let mut words = vec![verdict(cells)];
     words.push(format!(
         "Real pushes of zeros to null:, clear and without digest, between two network namespaces \
@@ -47,8 +50,8 @@ pub fn results(
         verdict: Vec::new(),
         words,
         facts: host_facts::of_transfers("tuning", &workshop.host),
-        sections,
-        figures: Vec::new(),
+        sections: Vec::new(),
+        figures: vec![figure(plan, workshop.host.cores, cells, sections)],
         studies: Vec::new(),
         lines: Vec::new(),
         measured,
@@ -94,7 +97,7 @@ fn verdict(cells: &[Cell]) -> String {
         let fewest = of_path.iter().map(|cell| cell.streams).min().unwrap_or(1);
         let first = rate(&of_path, Step::Default, fewest).unwrap_or(0.0);
         parts.push(format!(
-            "{name} {} with {} as hosts come, {} at best ({}, {})",
+            "{name} {} with {} at MTU 1500, {} at best ({}, {})",
             units::rate(first),
             units::count(fewest.into(), "stream"),
             units::rate(best),
@@ -116,7 +119,7 @@ fn section(plan: &BenchTuning, title: String, cells: &[&Cell]) -> Section {
     let mut heads = vec!["step"];
     heads.extend(columns.iter().map(String::as_str));
     heads.push("times default");
-    let mut table = Table::new("Gbit/s", 1, &heads);
+    let mut table = Table::new(format!("{title}, in Gbit/s"), 1, &heads);
     let mut settings = Table::new("What each step is", 2, &["step", "both hosts"]);
     let mut held = Table::new("What held the last interval back", heads.len() - 1, &{
         let mut heads = heads.clone();
@@ -152,11 +155,37 @@ fn section(plan: &BenchTuning, title: String, cells: &[&Cell]) -> Section {
         drawn.push(Line { label: step.name().to_owned(), points });
     }
     table.note("Times default: the best of a row beside the first of the first.");
-    table.note("Looked at about once a second: a rate may be some per cent beside the link's.");
+    table.note(
+        "Bytes that came out of the network, by the count of the receiver's interface, without \
+         headers.",
+    );
     let again: u64 = cells.iter().map(|cell| cell.retransmits).sum();
     table.note(format!("{again} segments went out again in the times that were measured."));
     let chart = lines(&title, "Gbit/s", Across::Streams, &drawn);
     Section { title, charts: vec![chart], tables: vec![table, held, settings], words: Vec::new() }
+}
+
+/// The study's figure 6: its rates beside ours, then each path of this bench.
+fn figure(plan: &BenchTuning, cores: u32, cells: &[Cell], paths: Vec<Section>) -> StudyFigure {
+    let veth: Vec<&Cell> = cells.iter().filter(|cell| cell.path == "veth").collect();
+    let most_streams = plan.streams.iter().copied().max().unwrap_or(0);
+    let found = MeasuredChange {
+        default_one_stream: rate(&veth, Step::Default, 1),
+        jumbo_one_stream: rate(&veth, Step::Jumbo, 1),
+        jumbo_most_streams: rate(&veth, Step::Jumbo, most_streams),
+        most_streams,
+        cores,
+    };
+    let of_others = (veth.is_empty()).then_some("needs the path veth, which --only left out");
+    let refused = veth.iter().find_map(|cell| cell.refused.as_deref()).or(of_others);
+    let mut section = study(cells);
+    for path in paths {
+        section.words.push(format!("{}.", path.title));
+        section.words.extend(path.words);
+        section.charts.extend(path.charts);
+        section.tables.extend(path.tables);
+    }
+    CHANGES.judged(judge_change(&found, refused), section)
 }
 
 /// The section of the study's rates that its text names, each beside its first one and beside this
@@ -185,12 +214,8 @@ fn study(cells: &[Cell]) -> Section {
     }
     table.note("With the governor `performance` as well, 4 streams filled their link.");
     table.note(
-        "The governor is no step here: a virtual interface is as fast as the processors are, and \
-         this bench leaves the host's own settings alone. `haul tune` finds and sets it.",
-    );
-    table.note(
-        "RBUDP and UDT, which the study names beside parallel TCP, are missing: haul has no \
-         transport over UDP.",
+        "Segmentation offload is off until its own step over veth: without a wire the kernel hands \
+         64 KiB across as one packet, whatever the MTU is.",
     );
     let words = vec![
         "Theirs is a network card of 100 Gbit/s between two hosts: the shape of a result, no \

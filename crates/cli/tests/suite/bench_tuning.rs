@@ -59,7 +59,7 @@ fn each_step_has_a_rate_or_a_reason_and_the_host_s_settings_stay() {
     assert_eq!(ran.status, 0, "{ran:?}");
     assert_eq!(ran.events[0]["event"], "host");
     let cells = ran.named("cell");
-    for (path, steps) in [("veth", 4), ("wan", 5)] {
+    for (path, steps) in [("veth", 5), ("wan", 5)] {
         let of_path: Vec<&&Value> = cells.iter().filter(|cell| cell["path"] == path).collect();
         assert_eq!(of_path.len(), steps * 2, "{ran:?}");
         for cell in &of_path {
@@ -74,12 +74,32 @@ fn each_step_has_a_rate_or_a_reason_and_the_host_s_settings_stay() {
         let setting = first["setting"].as_str().unwrap();
         assert!(setting.starts_with("MTU 1500, buffers up to 6 MiB"), "{setting}");
         assert!(rate_of(first).is_some(), "what every host has: {first}");
+        for cell in &of_path {
+            let has_offload = cell["setting"].as_str().unwrap().contains("offload on");
+            let is_later = cell["step"] == "offload" || cell["step"] == "pacing";
+            assert!(is_later || !has_offload, "{cell}");
+        }
+        if path == "wan" {
+            let fastest = of_path.iter().filter_map(|cell| rate_of(cell)).fold(0.0, f64::max);
+            assert!(fastest <= 0.2, "faster than its link of 200 Mbit/s: {of_path:?}");
+        }
     }
+    let rate = |step: &str, streams: u32| {
+        let mut of_veth = cells.iter().filter(|cell| cell["path"] == "veth");
+        let cell = of_veth.find(|cell| cell["step"] == step && cell["streams"] == streams);
+        rate_of(cell.unwrap()).unwrap()
+    };
+    let (one, most) = (rate("jumbo", 1), rate("jumbo", 2));
+    let came_out = one > rate("default", 1) && most > one;
+    let figure = &ran.named("figure")[0];
+    assert_eq!(figure["figure"], "figure 6");
+    let verdict = if came_out { "came_out" } else { "did_not_come_out" };
+    assert_eq!(figure["verdict"], verdict, "{figure}");
     assert_eq!(settings(), before);
     assert_eq!(namespaces_of(process), [""; 0]);
     let page = fs::read_to_string(page).unwrap();
     assert_eq!(page.matches("<svg ").count(), 2);
-    assert!(page.contains("figure 6") && page.contains(">2 streams<"), "no scale of streams");
+    assert!(page.contains("Figure 6") && page.contains(">2 streams<"), "no scale of streams");
 }
 
 fn rate_of(cell: &Value) -> Option<f64> {
