@@ -522,7 +522,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__media)
-            opts="-h -V --only --paper --users --per-hour --mean-gap --films --film-size --rate --theta --periods --period --methods --rounds --read-rate --reads --memory --unbound --seed --file-size --sizes --dir --against --pid --json --html --help --version"
+            opts="-h -V --only --paper --users --per-hour --mean-gap --films --film-size --rate --theta --periods --period --methods --rounds --disk-share --read-rate --reads --memory --unbound --seed --file-size --sizes --dir --against --pid --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -573,6 +573,10 @@ _haul() {
                     return 0
                     ;;
                 --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --disk-share)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -228,7 +228,7 @@ complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
 complete -c haul -n "__fish_haul_using_subcommand media; and not __fish_seen_subcommand_from capacity help" -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l rate -d 'Rates of streams, in bits a second' -r
-complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l method -d 'The method that was measured: one-copy, direct or normal' -r
+complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l method -d 'The method that was measured: one-copy, direct, two-copy or normal' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l period -d 'A period of a stream' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l network -d 'Rate of the network, such as 10G; without it what was measured' -r
 complete -c haul -n "__fish_haul_using_subcommand media; and __fish_seen_subcommand_from capacity" -l margin -d 'Share of what was measured that stays free for what was not, in percent [default: 10]' -r
@@ -448,17 +448,18 @@ response\t'Response times by the file\'s size'
 combinations\t'Small requests, by each engine that sends'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l users -d 'Most viewers that come' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l per-hour -d 'Viewers that come in an hour, on average' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l mean-gap -d 'The time between two viewers, on average; without it 360ms' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l mean-gap -d 'The time between two viewers, on average; without it 180ms' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l films -d 'How many films there are; without it 30' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l film-size -d 'Bytes of a film; without it 14M' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rate -d 'Rate that a film plays at, in bits a second; without it 4.5M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l film-size -d 'Bytes of a film; without it 10M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rate -d 'Rate that a film plays at, in bits a second; without it 9M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l theta -d 'How popular films are: the i-th as 1 / i^(1 - THETA); 0 is Zipf\'s law, 1 makes all alike' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l periods -d 'Periods for which the crowd watches; without it 45' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l period -d 'A period: what a player plays in one has to be there when it begins; without it 1s' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l periods -d 'Periods for which the crowd watches; without it 32' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l period -d 'A period: what a player plays in one has to be there when it begins; without it 500ms' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l methods -d 'Only these methods, such as one-copy,normal-no-readahead; without it those of the study' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rounds -d 'How often each method meets the crowd; each round has another seed' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l read-rate -d 'The bound of the disk: bytes a second that a server reads; without it 36M' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l reads -d 'The bound of the disk: reads a second, as seeks cost; without it 256' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l rounds -d 'How often each method meets a crowd; each round has another seed, the same for all methods' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l disk-share -d 'The bound of the disk: the share of the bytes that a crowd plays when most of it watches, in as many reads as these are at the kernel\'s 128 KiB of read-ahead' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l read-rate -d 'Bind the disk to these bytes a second and not by a share' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l reads -d 'Bind the disk to these reads a second, as seeks cost, and not by a share' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l memory -d 'The memory of a server with its page cache; without it 48M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l seed -d 'Seed of the random numbers: the same seed is the same crowd' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l file-size -d 'The file that is read whole; without it 256M' -r

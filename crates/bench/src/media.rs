@@ -8,7 +8,7 @@ mod bed;
 mod combinations;
 mod crowd;
 mod crowd_tables;
-mod order;
+mod demand;
 pub mod request;
 mod response;
 mod server;

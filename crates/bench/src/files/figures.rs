@@ -257,7 +257,7 @@ fn of_large(
 }
 
 /// The names of two ways with the study's figures of the same.
-fn beside<'name>(names: [&'name str; 2], theirs: [Recording; 2]) -> Vec<(&'name str, Recording)> {
+fn beside(names: [&str; 2], theirs: [Recording; 2]) -> Vec<(&str, Recording)> {
     names.into_iter().zip(theirs).collect()
 }
 

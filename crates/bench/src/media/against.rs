@@ -30,7 +30,7 @@ pub(super) fn results(plan: &BenchMedia, other: &Against, workshop: &Workshop) -
     let address = address(other)?;
     let mut films = films(other, address)?;
     films.truncate(plan.crowd.films as usize);
-    let mut cell = Cell::new(format!("http://{}{}", other.server, other.path));
+    let mut cell = Cell::new(format!("http://{}{}", other.server, other.path), None);
     let steps = workshop.steps(plan.rounds as usize);
     for round in 0..plan.rounds {
         steps.begin("a crowd at another server");
@@ -78,7 +78,8 @@ fn run(crowd: Crowd, other: &Against, workshop: &Workshop) -> Result<Run> {
         memory_bytes: memory_bytes(&other.pids),
         samples,
         counted: None,
-        is_disk_bound: false,
+        asked_bytes_per_s: 0,
+        disk: None,
     })
 }
 

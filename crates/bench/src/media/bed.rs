@@ -5,7 +5,7 @@
 //! directory.
 
 use crate::{
-    media::request::{BenchMedia, MediaPart},
+    media::request::{BenchMedia, MediaPart, READ_AHEAD_BYTES},
     mounts::ImageMount,
     workshop::{ROOM_BYTES, Residency, Workshop},
 };
@@ -22,9 +22,9 @@ use std::{
 const KIND: &str = "ext4";
 /// Room that the file system of an image needs for itself, in bytes.
 const IMAGE_ROOM_BYTES: u64 = 128 << 20;
-/// Read-ahead of the kernel by default, in KiB (VM_READAHEAD_PAGES); a distribution may set
-/// another.
-const READ_AHEAD_KIB: u64 = 128;
+/// Read-ahead of the films' own device, in KiB: the kernel's default, which a distribution may
+/// have changed.
+const READ_AHEAD_KIB: u64 = READ_AHEAD_BYTES >> 10;
 
 /// The disk below the films.
 #[derive(Clone, Debug, Serialize)]
@@ -54,7 +54,7 @@ impl Bed {
         let len_bytes: u64 = files.iter().map(|(_, len_bytes)| len_bytes).sum();
         ensure_room(workshop, len_bytes)?;
         let mut notes = Vec::new();
-        let mount = plan.bounds.and_then(|_| {
+        let mount = plan.bounds.as_ref().and_then(|_| {
             let size_bytes = len_bytes + len_bytes / 8 + IMAGE_ROOM_BYTES;
             ImageMount::new(workshop.path(), KIND, size_bytes)
                 .inspect_err(|why| {

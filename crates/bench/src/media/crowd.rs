@@ -2,14 +2,16 @@
 
 use super::{
     bed::Bed,
-    server::{Counted, MediaServer, Used},
+    demand,
+    server::{Counted, Limits, MediaServer, Used},
 };
 use crate::{
-    media::request::{BenchMedia, Bounds, CrowdPlan, Variant},
+    media::request::{BenchMedia, CrowdPlan, DiskBound, Variant},
     workshop::{Residency, Workshop},
 };
 use anyhow::{Context, Result, bail};
 use haul_emulator::random::Random;
+use haul_host::control_group::ReadLimit;
 use haul_media::viewers::{
     Crowd, Seen,
     arrivals::{Arrival, Zipf, poisson},
@@ -30,6 +32,8 @@ const BUSIEST_S: f64 = 5.0;
 /// Share of a resource from which it counts as used up: a limit is met in slices of time, and a
 /// crowd leaves some of each.
 pub(super) const EXHAUSTED_SHARE: f64 = 0.9;
+/// The name of the processors among what a server can use up.
+pub(super) const PROCESSORS: &str = "processors";
 
 /// Resources that a server had used by a time.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -46,7 +50,10 @@ pub(super) struct Run {
     pub memory_bytes: u64,
     pub samples: Vec<Sample>,
     pub counted: Option<Counted>,
-    pub is_disk_bound: bool,
+    /// Bytes a second that this crowd asked for when most of it watched.
+    pub asked_bytes_per_s: u64,
+    /// Bound of the server's disk; `None` where it could not be bound, or was not to be.
+    pub disk: Option<ReadLimit>,
 }
 
 impl Run {
@@ -80,20 +87,20 @@ impl Run {
     }
 
     /// Share of each bound that was used in the busiest time, with the bound's name.
-    pub fn shares(&self, bounds: Option<&Bounds>, cores: u32) -> Vec<(&'static str, f64)> {
+    pub fn shares(&self, cores: u32) -> Vec<(&'static str, f64)> {
         let mut shares = Vec::new();
-        if let Some(bounds) = bounds.filter(|_| self.is_disk_bound) {
-            if let Some(most) = bounds.reads.bytes_per_s {
+        if let Some(limit) = self.disk {
+            if let Some(most) = limit.bytes_per_s {
                 let rate = self.busiest(|used| used.read_bytes as f64);
                 shares.push(("disk's bytes", rate / most as f64));
             }
-            if let Some(most) = bounds.reads.reads_per_s {
+            if let Some(most) = limit.reads_per_s {
                 let rate = self.busiest(|used| used.reads.unwrap_or(0) as f64);
                 shares.push(("disk's reads", rate / most as f64));
             }
         }
         let cpu = self.busiest(|used| used.cpu_s) / f64::from(cores.max(1));
-        shares.push(("processors", cpu));
+        shares.push((PROCESSORS, cpu));
         shares
     }
 }
@@ -102,14 +109,16 @@ impl Run {
 #[derive(Clone, Debug)]
 pub(super) struct Cell {
     pub name: String,
+    /// Bound of the disk that was asked for.
+    pub disk: Option<DiskBound>,
     pub runs: Vec<Run>,
     pub refused: Option<String>,
     pub notes: Vec<String>,
 }
 
 impl Cell {
-    pub fn new(name: String) -> Self {
-        Self { name, runs: Vec::new(), refused: None, notes: Vec::new() }
+    pub fn new(name: String, disk: Option<DiskBound>) -> Self {
+        Self { name, disk, runs: Vec::new(), refused: None, notes: Vec::new() }
     }
 
     pub fn spread(&self, of: impl Fn(&Run) -> Option<f64>) -> Option<Spread> {
@@ -121,13 +130,19 @@ impl Cell {
     }
 }
 
-/// Measures each method with the same crowds, round after round.
+/// Measures each method with the same crowds, round after round, on each disk.
 pub(super) fn measure(plan: &BenchMedia, workshop: &Workshop, bed: &Bed) -> Result<Vec<Cell>> {
-    let mut cells: Vec<Cell> = plan.variants.iter().map(|one| Cell::new(one.name())).collect();
-    let steps = workshop.steps(cells.len() * plan.rounds as usize);
+    let disks = plan
+        .bounds
+        .as_ref()
+        .map_or(vec![None], |bounds| bounds.disks.iter().copied().map(Some).collect());
+    let pairs = disks.iter().flat_map(|disk| plan.variants.iter().map(|one| (*one, *disk)));
+    let mut meetings: Vec<(Variant, Cell)> =
+        pairs.map(|(variant, disk)| (variant, Cell::new(variant.name(), disk))).collect();
+    let steps = workshop.steps(meetings.len() * plan.rounds as usize);
     for round in 0..plan.rounds {
         let arrivals = arrivals(&plan.crowd, round, plan.crowd.films as usize);
-        for (cell, variant) in cells.iter_mut().zip(&plan.variants) {
+        for (variant, cell) in &mut meetings {
             steps.begin(&format!("a crowd, {}", cell.name));
             if cell.refused.is_none() {
                 let one = Meeting { plan, workshop, bed, variant: *variant };
@@ -135,7 +150,7 @@ pub(super) fn measure(plan: &BenchMedia, workshop: &Workshop, bed: &Bed) -> Resu
             }
         }
     }
-    Ok(cells)
+    Ok(meetings.into_iter().map(|(_, cell)| cell).collect())
 }
 
 /// Arrivals of the viewers of one round: other ones in each round, the same for each method.
@@ -162,12 +177,17 @@ impl Meeting<'_> {
             }
         }
         let crowd = &self.plan.crowd;
+        let asked_bytes_per_s = demand::asked_bytes_per_s(crowd, arrivals);
+        let limits = self.plan.bounds.as_ref().zip(cell.disk).map(|(bounds, disk)| Limits {
+            reads: disk.reads(asked_bytes_per_s),
+            memory_bytes: bounds.memory_bytes,
+        });
         let server = MediaServer::start(
             self.workshop,
             self.bed,
             self.variant,
             crowd.period,
-            self.plan.bounds.as_ref(),
+            limits.as_ref(),
             &mut cell.notes,
         );
         let server = match server {
@@ -199,14 +219,16 @@ impl Meeting<'_> {
             cell.refused = Some(server.loss());
             return Ok(());
         };
-        let (memory_bytes, is_disk_bound) = (server.memory_bytes(), server.is_disk_bound());
+        let memory_bytes = server.memory_bytes();
+        let disk = limits.filter(|_| server.is_disk_bound()).map(|limits| limits.reads);
         cell.runs.push(Run {
             seen: watched.seen,
             used: Some(used.since(before)),
             memory_bytes,
             samples: watched.samples,
             counted: server.end(),
-            is_disk_bound,
+            asked_bytes_per_s,
+            disk,
         });
         Ok(())
     }
@@ -265,7 +287,8 @@ mod tests {
         };
         let seen = haul_media::viewers::watch(&nobody).unwrap();
         let (used, counted) = (Some(Used::default()), None);
-        Run { seen, used, memory_bytes: 0, samples, counted, is_disk_bound: true }
+        let disk = Some(ReadLimit { bytes_per_s: Some(200), reads_per_s: Some(1) });
+        Run { seen, used, memory_bytes: 0, samples, counted, asked_bytes_per_s: 0, disk }
     }
 
     #[test]
@@ -283,12 +306,10 @@ mod tests {
         let samples = (0..40).map(|at| Sample { at_s: at as f64, used: used(at) }).collect();
         let run = run(samples);
         assert!((run.busiest(|used| used.read_bytes as f64) - 100.0).abs() < 1.0);
-        let reads =
-            haul_host::control_group::ReadLimit { bytes_per_s: Some(200), reads_per_s: Some(1) };
-        let shares = run.shares(Some(&Bounds { reads, memory_bytes: 1 }), 4);
+        let shares = run.shares(4);
         let near = |at: usize, share: f64| (shares[at].1 - share).abs() < 0.01;
         assert!(near(0, 0.5) && near(1, 1.0) && near(2, 0.25), "{shares:?}");
-        assert_eq!(run.shares(None, 4).len(), 1);
+        assert_eq!(Run { disk: None, ..run }.shares(4).len(), 1);
     }
 
     #[test]

@@ -1,11 +1,16 @@
 //! Tables, charts and lines of what a crowd of viewers saw.
 
 use super::{
-    crowd::{Cell, EXHAUSTED_SHARE, Run},
-    order::{Missed, percent, sentence},
+    crowd::{Cell, EXHAUSTED_SHARE, PROCESSORS, Run},
     server::Counted,
 };
-use crate::media::request::{BenchMedia, Bounds};
+use crate::{
+    media::request::{BenchMedia, DiskBound},
+    studies::media_on_demand::{
+        MISSES,
+        misses::{Missed, judge},
+    },
+};
 use haul_media::viewers::{Quantiles, Seen};
 use haul_report::{
     chart::{Across, Bar, BarValue, Line, bars, lines},
@@ -13,6 +18,7 @@ use haul_report::{
     html_page::Section,
     results::Results,
     spread::Spread,
+    study_figure::{Judgement, StudyFigure},
     table::Table,
     units,
 };
@@ -39,6 +45,8 @@ struct CrowdLine<'cell> {
     event: &'static str,
     table: &'static str,
     method: &'cell str,
+    /// Share of what a crowd asks for that the disk was bound to.
+    disk_share: Option<f64>,
     rounds: usize,
     streams: u64,
     turned_away: u64,
@@ -60,7 +68,20 @@ struct CrowdLine<'cell> {
     server: Option<Counted>,
     shares_when_busiest: Vec<Share>,
     disk_is_bound: bool,
+    crowds: Vec<CrowdSeen>,
     refused: Option<&'cell str>,
+}
+
+/// A crowd's experience with one method and one disk.
+#[derive(Debug, Serialize)]
+struct CrowdSeen {
+    seed: u64,
+    periods: u64,
+    misses: u64,
+    /// Bytes a second that the crowd asked for when most of it watched.
+    asked_bytes_per_s: u64,
+    read_bytes_per_s: Option<u64>,
+    reads_per_s: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -89,10 +110,23 @@ fn refusal(cell: &Cell) -> Option<String> {
     })
 }
 
+/// The crowds that met a method, one a round.
+fn crowds(plan: &BenchMedia, cell: &Cell) -> Vec<CrowdSeen> {
+    let of_run = |(round, run): (usize, &Run)| CrowdSeen {
+        seed: plan.crowd.seed.wrapping_add(round as u64),
+        periods: run.seen.periods,
+        misses: run.seen.misses,
+        asked_bytes_per_s: run.asked_bytes_per_s,
+        read_bytes_per_s: run.disk.and_then(|limit| limit.bytes_per_s),
+        reads_per_s: run.disk.and_then(|limit| limit.reads_per_s),
+    };
+    cell.runs.iter().enumerate().map(of_run).collect()
+}
+
 fn line<'cell>(
+    plan: &BenchMedia,
     cell: &'cell Cell,
     refused: Option<&'cell str>,
-    bounds: Option<&Bounds>,
     cores: u32,
 ) -> CrowdLine<'cell> {
     let all = seen(cell);
@@ -107,6 +141,10 @@ fn line<'cell>(
         event: "cell",
         table: "crowd",
         method: &cell.name,
+        disk_share: match cell.disk {
+            Some(DiskBound::Share(share)) => Some(share),
+            Some(DiskBound::Rates(_)) | None => None,
+        },
         rounds: cell.runs.len(),
         streams: count(|seen| seen.streams),
         turned_away: count(|seen| seen.refused),
@@ -131,17 +169,18 @@ fn line<'cell>(
         disk_reads: of_process(&|run| run.used?.reads),
         memory_bytes: cell.runs.iter().map(|run| run.memory_bytes).max().filter(|_| has_process),
         server: cell.runs.last().and_then(|run| run.counted),
-        shares_when_busiest: shares(cell, bounds, cores),
-        disk_is_bound: cell.runs.iter().all(|run| run.is_disk_bound) && !cell.runs.is_empty(),
+        shares_when_busiest: shares(cell, cores),
+        disk_is_bound: cell.runs.iter().all(|run| run.disk.is_some()) && !cell.runs.is_empty(),
+        crowds: crowds(plan, cell),
         refused,
     }
 }
 
 /// The largest share of each bound over all rounds.
-fn shares(cell: &Cell, bounds: Option<&Bounds>, cores: u32) -> Vec<Share> {
+fn shares(cell: &Cell, cores: u32) -> Vec<Share> {
     let mut all: Vec<Share> = Vec::new();
     for run in cell.runs.iter().filter(|run| run.used.is_some()) {
-        for (of, share) in run.shares(bounds, cores) {
+        for (of, share) in run.shares(cores) {
             match all.iter_mut().find(|one| one.of == of) {
                 Some(one) => one.share = one.share.max(share),
                 None => all.push(Share { of, share }),
@@ -163,34 +202,84 @@ fn limit(shares: &[Share]) -> String {
     }
 }
 
-/// Sentences that stand before all else in the crowd's part.
-pub(super) fn words(plan: &BenchMedia, cells: &[Cell], cores: u32) -> Vec<String> {
-    let missed: Vec<Missed> = cells
-        .iter()
-        .filter(|cell| refusal(cell).is_none())
-        .filter_map(|cell| {
-            Some(Missed { name: cell.name.clone(), share: cell.miss_share()?.median })
-        })
-        .collect();
+/// Figures of each method over all disks, for the judgement.
+fn missed(cells: &[Cell], cores: u32) -> Vec<Missed> {
+    let played = || cells.iter().filter(|cell| refusal(cell).is_none());
+    let mut all: Vec<Missed> = Vec::new();
+    for name in methods(cells) {
+        let of_method: Vec<&Cell> = played().filter(|cell| cell.name == name).collect();
+        let Some(first) = of_method.first() else { continue };
+        let of_round = |round: usize| {
+            let runs = of_method.iter().filter_map(|cell| cell.runs.get(round));
+            let (misses, periods) = runs.fold((0, 0), |(misses, periods), run| {
+                (misses + run.seen.misses, periods + run.seen.periods)
+            });
+            misses as f64 / periods.max(1) as f64
+        };
+        let processors = of_method.iter().flat_map(|cell| shares(cell, cores));
+        let processors = processors.filter(|share| share.of == PROCESSORS).map(|one| one.share);
+        let runs = || of_method.iter().flat_map(|cell| &cell.runs);
+        all.push(Missed {
+            name: name.to_owned(),
+            shares: (0..first.runs.len()).map(of_round).collect(),
+            cpu_us_per_stream_s: Spread::of(runs().filter_map(Run::cpu_us_per_stream_s))
+                .map(|spread| spread.median),
+            disk_read_bytes: runs().map(|run| Some(run.used?.read_bytes)).sum(),
+            processors_share: processors.reduce(f64::max),
+        });
+    }
+    all
+}
+
+/// Names of the methods in their order, each once.
+fn methods(cells: &[Cell]) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for cell in cells {
+        if !names.contains(&cell.name.as_str()) {
+            names.push(&cell.name);
+        }
+    }
+    names
+}
+
+/// Bytes a second that each crowd asked for when most of it watched, in words.
+pub(super) fn asked(cells: &[Cell]) -> Vec<String> {
+    let met_all = cells.iter().max_by_key(|cell| cell.runs.len());
+    let runs = met_all.into_iter().flat_map(|cell| &cell.runs);
+    runs.map(|run| units::bytes(run.asked_bytes_per_s)).collect()
+}
+
+/// The study's figure 11 with what the crowd met here.
+pub(super) fn figure(plan: &BenchMedia, cells: &[Cell], cores: u32, bounds: String) -> StudyFigure {
+    let mut section = section(plan, cells, cores);
+    section.words.push(bounds);
+    section.words.extend(limits(cells, cores));
+    let judgement = if plan.bounds.is_some() {
+        judge(&missed(cells, cores))
+    } else {
+        Judgement::not_measured("The disk was not bound: run it without --unbound.")
+    };
+    MISSES.judged(judgement, section)
+}
+
+/// The resources that were used up, in a sentence.
+fn limits(cells: &[Cell], cores: u32) -> Option<String> {
     let of_cell = |cell: &Cell| {
-        let shares = shares(cell, plan.bounds.as_ref(), cores);
-        (!shares.is_empty()).then(|| format!("{}: {}", cell.name, limit(&shares)))
+        let shares = shares(cell, cores);
+        let name = format!("{} ({})", cell.name, disk_name(cell));
+        (!shares.is_empty()).then(|| format!("{name}: {}", limit(&shares)))
     };
     let limits: Vec<String> = cells.iter().filter_map(of_cell).collect();
-    let mut words = vec![sentence(&missed)];
-    if !limits.is_empty() {
-        words.push(format!(
-            "What was used up in the busiest seconds, of what there was: {}.",
-            limits.join("; ")
-        ));
-    }
-    words
+    (!limits.is_empty()).then(|| {
+        let limits = limits.join("; ");
+        format!("What was used up in the busiest seconds, of what there was: {limits}.")
+    })
 }
 
 pub(super) fn add_lines(results: &mut Results, plan: &BenchMedia, cells: &[Cell], cores: u32) {
     for cell in cells {
         let refused = refusal(cell);
-        results.line(&line(cell, refused.as_deref(), plan.bounds.as_ref(), cores));
+        results.line(&line(plan, cell, refused.as_deref(), cores));
     }
 }
 
@@ -199,9 +288,9 @@ pub(super) fn is_measured(cells: &[Cell]) -> bool {
     cells.iter().any(|cell| refusal(cell).is_none() && !cell.runs.is_empty())
 }
 
-pub(super) fn section(plan: &BenchMedia, title: &str, cells: &[Cell], cores: u32) -> Section {
+fn section(plan: &BenchMedia, cells: &[Cell], cores: u32) -> Section {
     let mut section = Section {
-        title: title.to_owned(),
+        title: "A crowd of viewers".to_owned(),
         words: vec![crowd_in_words(plan)],
         tables: vec![deadlines(cells), waiting(cells), costs(plan, cells, cores)],
         charts: vec![missed_chart(cells)],
@@ -245,11 +334,20 @@ fn ms(time: Option<f64>) -> String {
 fn of_seen(table: &mut Table, cells: &[Cell], row: impl Fn(&Cell, &Seen) -> Vec<String>) {
     for cell in cells {
         let why = refusal(cell);
-        let name = || vec![cell.name.clone()];
+        let name = || vec![cell.name.clone(), disk_name(cell)];
         match seen(cell).filter(|_| why.is_none()) {
             Some(seen) => table.row([name(), row(cell, &seen)].concat()),
             None => table.row([name(), vec![why.unwrap_or_default()]].concat()),
         }
+    }
+}
+
+/// The disk of a cell in a table.
+fn disk_name(cell: &Cell) -> String {
+    match cell.disk {
+        Some(DiskBound::Share(share)) => units::percent(share),
+        Some(DiskBound::Rates(_)) => "as asked".to_owned(),
+        None => "not bound".to_owned(),
     }
 }
 
@@ -264,6 +362,7 @@ fn quantiles(times: Option<Quantiles>) -> [String; 3] {
 fn deadlines(cells: &[Cell]) -> Table {
     let columns = [
         "method",
+        "disk",
         "streams",
         "away",
         "failed",
@@ -274,21 +373,22 @@ fn deadlines(cells: &[Cell]) -> Table {
         "p99",
         "max",
     ];
-    let mut table = Table::new("Deadlines, as the viewers saw them", 1, &columns);
+    let mut table = Table::new("Deadlines, as the viewers saw them", 2, &columns);
     of_seen(&mut table, cells, |cell, seen| {
         let counts = [seen.streams, seen.refused, seen.failed, seen.periods, seen.misses];
-        let share = cell.miss_share().map(|share| percent(share.median));
+        let share = cell.miss_share().map(|share| format!("{:.2} %", share.median * 100.0));
         let counts = counts.map(|count| count.to_string()).to_vec();
         [counts, vec![share.unwrap_or_default()], quantiles(seen.lateness()).to_vec()].concat()
     });
+    table.note("Disk: the share of what a crowd asks for when most of it watches.");
     table.note("Late: of all periods, 0 where one was in time. Away: answered with 503.");
     table.note("Missed %: the median of the rounds; counts are of all rounds.");
     table
 }
 
 fn waiting(cells: &[Cell]) -> Table {
-    let columns = ["method", "first byte p50", "p99", "max", "start-up p50", "p99", "max"];
-    let mut table = Table::new("From a viewer's request, in ms", 1, &columns);
+    let columns = ["method", "disk", "first byte p50", "p99", "max", "start-up p50", "p99", "max"];
+    let mut table = Table::new("From a viewer's request, in ms", 2, &columns);
     of_seen(&mut table, cells, |_, seen| {
         [quantiles(seen.first_byte()), quantiles(seen.start_up())].concat()
     });
@@ -299,6 +399,7 @@ fn waiting(cells: &[Cell]) -> Table {
 fn costs(plan: &BenchMedia, cells: &[Cell], cores: u32) -> Table {
     let columns = [
         "method",
+        "disk",
         "CPU us a stream and s",
         "CPU s",
         "memory",
@@ -307,13 +408,14 @@ fn costs(plan: &BenchMedia, cells: &[Cell], cores: u32) -> Table {
         "KiB a read",
         "used up when busiest",
     ];
-    let mut table = Table::new("What it cost the server", 1, &columns);
+    let mut table = Table::new("What it cost the server", 2, &columns);
     for cell in cells.iter().filter(|cell| refusal(cell).is_none()) {
-        let line = line(cell, None, plan.bounds.as_ref(), cores);
+        let line = line(plan, cell, None, cores);
         let dash = || "-".to_owned();
         let each = line.disk_read_bytes.zip(line.disk_reads).filter(|(_, reads)| *reads > 0);
         table.row(vec![
             cell.name.clone(),
+            disk_name(cell),
             line.cpu_us_per_stream_s.map_or_else(dash, |cpu| format!("{:.0}", cpu.median)),
             line.cpu_s.map_or_else(dash, |cpu_s| format!("{cpu_s:.2}")),
             line.memory_bytes.map_or_else(dash, units::bytes),
@@ -328,34 +430,52 @@ fn costs(plan: &BenchMedia, cells: &[Cell], cores: u32) -> Table {
 }
 
 fn missed_chart(cells: &[Cell]) -> String {
-    let bar = |cell: &Cell| {
-        let share = cell.miss_share().filter(|_| refusal(cell).is_none());
-        let value = share.map(|share| BarValue {
-            value: share.median * 100.0,
-            lowest: share.lowest * 100.0,
-            highest: share.highest * 100.0,
-        });
-        Bar { label: cell.name.clone(), values: vec![value] }
+    let share = |cell: &Cell| cell.miss_share().filter(|_| refusal(cell).is_none());
+    let percents = |share: Spread| BarValue {
+        value: share.median * 100.0,
+        lowest: share.lowest * 100.0,
+        highest: share.highest * 100.0,
     };
-    let drawn: Vec<Bar> = cells.iter().map(bar).collect();
-    bars("Deadlines missed", "% of all periods", &["missed"], &drawn)
+    let drawn = by_disk(cells, |cell| share(cell).map(percents));
+    bars("Deadlines missed", "% of all periods", &names(&disks(cells)), &drawn)
 }
 
 fn cpu_chart(cells: &[Cell]) -> String {
-    let bar = |cell: &Cell| {
-        let cpu = cell.spread(Run::cpu_us_per_stream_s);
-        let value =
-            cpu.map(|cpu| BarValue { value: cpu.median, lowest: cpu.lowest, highest: cpu.highest });
-        Bar { label: cell.name.clone(), values: vec![value] }
-    };
-    let drawn: Vec<Bar> = cells.iter().map(bar).collect();
-    bars("Processor time", "us a stream and second", &["CPU"], &drawn)
+    let value =
+        |cpu: Spread| BarValue { value: cpu.median, lowest: cpu.lowest, highest: cpu.highest };
+    let drawn = by_disk(cells, |cell| cell.spread(Run::cpu_us_per_stream_s).map(value));
+    bars("Processor time", "us a stream and second", &names(&disks(cells)), &drawn)
 }
 
-/// A chart of reads from the disk in the last round, over two seconds each.
+/// Names of the disks in their order, as series of a chart.
+fn disks(cells: &[Cell]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for name in cells.iter().map(|cell| format!("disk {}", disk_name(cell))) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn names(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+/// Bars of each method, a value for each disk.
+fn by_disk(cells: &[Cell], value: impl Fn(&Cell) -> Option<BarValue>) -> Vec<Bar> {
+    let bar = |name: &str| {
+        let of_method = cells.iter().filter(|cell| cell.name == name);
+        Bar { label: name.to_owned(), values: of_method.map(&value).collect() }
+    };
+    methods(cells).into_iter().map(bar).collect()
+}
+
+/// A chart of reads from the first disk in the last round, over two seconds each.
 fn disk_chart(cells: &[Cell]) -> String {
     const OVER_S: f64 = 2.0;
-    let drawn = cells.iter().filter_map(|cell| {
+    let narrowest = cells.first().and_then(|cell| cell.disk);
+    let drawn = cells.iter().filter(|cell| cell.disk == narrowest).filter_map(|cell| {
         let samples = &cell.runs.last()?.samples;
         let mut points = Vec::new();
         let mut from = samples.first()?;
@@ -394,7 +514,7 @@ pub(super) fn against(plan: &BenchMedia, facts: HostFacts, films: usize, cell: &
         verdict: Vec::new(),
         words,
         facts,
-        sections: vec![section(plan, "A crowd of viewers", cells, cores)],
+        sections: vec![section(plan, cells, cores)],
         figures: Vec::new(),
         studies: Vec::new(),
         lines: Vec::new(),

@@ -1,6 +1,5 @@
 //! The request of `haul bench media`.
 
-use crate::studies;
 use haul_host::control_group::ReadLimit;
 use haul_media::{
     delivery::{METHODS, Method, Readahead},
@@ -8,6 +7,11 @@ use haul_media::{
 };
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
+/// Shares of what a crowd asks for that the disk of a server gives, unless the user says others:
+/// far too little, and little too little.
+pub const DISK_SHARES: [f64; 2] = [0.6, 0.9];
+/// Bytes that the kernel reads ahead at once by default (VM_READAHEAD_PAGES).
+pub(super) const READ_AHEAD_BYTES: u64 = 128 << 10;
 /// Suffix of a method's name where the kernel is asked not to read ahead.
 const NO_READAHEAD: &str = "-no-readahead";
 
@@ -45,12 +49,13 @@ impl Variant {
         of(Readahead::Kernel).into_iter().chain(of(Readahead::Off)).collect()
     }
 
-    /// The ways that the study compares; methods that came later take part too.
+    /// The ways that are compared: all methods, and the one that the kernel reads ahead for also
+    /// without that.
     #[must_use]
     pub fn of_study() -> Vec<Self> {
-        let is_plain = |one: &Self| one.readahead == Readahead::Kernel;
-        let is_studied = |one: &Self| studies::MISSES_ORDER.contains(&one.name().as_str());
-        Self::all().into_iter().filter(|one| is_plain(one) || is_studied(one)).collect()
+        let plain = METHODS.map(|method| Self { method, readahead: Readahead::Kernel });
+        let without = Self { method: Method::Normal, readahead: Readahead::Off };
+        plain.into_iter().chain([without]).collect()
     }
 }
 
@@ -94,10 +99,21 @@ impl CrowdPlan {
     }
 }
 
+/// Limit of the disk of a server.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DiskBound {
+    /// The share of the bytes that each crowd asks for when most of it watches, in as many reads as
+    /// these are at the kernel's default read-ahead.
+    Share(f64),
+    /// Rates that the user named.
+    Rates(ReadLimit),
+}
+
 /// Limits on what a server may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bounds {
-    pub reads: ReadLimit,
+    /// Disks, one after the other, each for a server that the same crowd meets.
+    pub disks: Vec<DiskBound>,
     pub memory_bytes: u64,
 }
 

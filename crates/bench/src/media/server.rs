@@ -1,13 +1,9 @@
 //! `haul media` as a process of its own, bound as asked, and what it uses.
 
 use super::bed::Bed;
-use crate::{
-    GROUP_PREFIX,
-    media::request::{Bounds, Variant},
-    workshop::Workshop,
-};
+use crate::{GROUP_PREFIX, media::request::Variant, workshop::Workshop};
 use anyhow::{Context, Result, bail};
-use haul_host::control_group::{ControlGroup, ControlGroupError, DeviceNumber};
+use haul_host::control_group::{ControlGroup, ControlGroupError, DeviceNumber, ReadLimit};
 use haul_media::delivery::Readahead;
 use haul_scratch::child::{Child, Wanted};
 use haul_sys::process_clock::cpu_time_of;
@@ -78,6 +74,13 @@ pub(super) struct Counted {
     pub misses: u64,
 }
 
+/// Limits of one server's disk and memory.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub reads: ReadLimit,
+    pub memory_bytes: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct MediaServer {
     // Ended before its group can go.
@@ -94,20 +97,20 @@ impl MediaServer {
         bed: &Bed,
         variant: Variant,
         period: Duration,
-        bounds: Option<&Bounds>,
+        limits: Option<&Limits>,
         notes: &mut Vec<String>,
     ) -> Result<Self> {
         let mut group = ControlGroup::new(GROUP_PREFIX);
         let mut device = None;
-        if let Some(bounds) = bounds {
-            if let Err(why) = group.limit_memory(bounds.memory_bytes) {
+        if let Some(limits) = limits {
+            if let Err(why) = group.limit_memory(limits.memory_bytes) {
                 notes.push(format!("The servers' memory was not bound: {why}."));
             }
             let mut not_bound = |why: &ControlGroupError| {
                 notes.push(format!("The disk was not bound: {why}."));
             };
             match &bed.device {
-                Ok(disk) => match group.limit_reads(*disk, bounds.reads) {
+                Ok(disk) => match group.limit_reads(*disk, limits.reads) {
                     Ok(()) => device = Some(*disk),
                     Err(why) => not_bound(&why),
                 },

@@ -3,9 +3,16 @@
 use super::{Found, combinations, crowd_tables, response, single_file};
 use crate::{
     host_facts,
-    media::request::BenchMedia,
+    media::request::{BenchMedia, Bounds, DiskBound},
+    pair::Source,
     series::Series,
-    studies::MEDIA_ON_DEMAND,
+    studies::{
+        MEDIA_ON_DEMAND,
+        media_on_demand::{
+            self,
+            costs::{self, Compared, Comparison, judge},
+        },
+    },
     workshop::{Residency, Workshop},
 };
 use haul_report::{
@@ -14,6 +21,7 @@ use haul_report::{
     html_page::Section,
     results::Results,
     spread::Spread,
+    study_figure::StudyFigure,
     table::Table,
     units,
 };
@@ -23,21 +31,17 @@ pub(super) fn results(plan: &BenchMedia, workshop: &Workshop, found: &Found) -> 
     let cores = workshop.host.cores;
     let file_system = workshop.file_system().ok().map(|system| system.kind.to_string());
     let mut words = Vec::new();
-    let mut sections = Vec::new();
+    let mut figures = Vec::new();
     if !found.crowd.is_empty() {
-        words.extend(crowd_tables::words(plan, &found.crowd, cores));
-        let title = "A crowd of viewers (the study's figure 11)";
-        sections.push(crowd_tables::section(plan, title, &found.crowd, cores));
+        let bounds = bounds_in_words(plan, found);
+        figures.push(crowd_tables::figure(plan, &found.crowd, cores, bounds));
     }
-    words.push(bounds_in_words(plan, found));
     words.extend(found.notes.iter().cloned());
     words.push(format!(
         "After {MEDIA_ON_DEMAND}: its host, disk and kernel are of 2002, so its order is the shape \
          of a result, and its numbers are none to compare with."
     ));
-    sections.extend(single_section(&found.single));
-    sections.extend(response_section(plan, &found.response));
-    sections.extend(combinations_section(plan, &found.combinations));
+    figures.splice(0..0, small_figures(plan, found));
     let measured = crowd_tables::is_measured(&found.crowd)
         || found.single.iter().any(|cell| cell.seconds.is_some())
         || found.response.iter().any(|cell| cell.whole_ms.is_some())
@@ -45,8 +49,8 @@ pub(super) fn results(plan: &BenchMedia, workshop: &Workshop, found: &Found) -> 
     let mut results = Results {
         title: "haul bench media".to_owned(),
         facts: host_facts::of_media(&workshop.host, file_system, BenchWire::Loopback),
-        sections,
-        figures: Vec::new(),
+        sections: Vec::new(),
+        figures,
         studies: Vec::new(),
         lines: Vec::new(),
         measured,
@@ -57,19 +61,12 @@ pub(super) fn results(plan: &BenchMedia, workshop: &Workshop, found: &Found) -> 
     results
 }
 
-/// The verdict as a line of JSON.
-#[derive(Debug, Serialize)]
-struct VerdictLine<'words> {
-    event: &'static str,
-    words: &'words [String],
-}
-
 /// The bounds as a line of JSON, with notes on what could not be bound.
 #[derive(Debug, Serialize)]
 struct BoundsLine<'notes> {
     event: &'static str,
-    read_bytes_per_s: Option<u64>,
-    reads_per_s: Option<u64>,
+    /// Shares of what a crowd asks for that its disk was bound to, one after the other.
+    disk_shares: Vec<f64>,
     memory_bytes: Option<u64>,
     notes: &'notes [String],
 }
@@ -77,9 +74,8 @@ struct BoundsLine<'notes> {
 fn add_lines(results: &mut Results, plan: &BenchMedia, found: &Found, cores: u32) {
     results.line(&BoundsLine {
         event: "bounds",
-        read_bytes_per_s: plan.bounds.and_then(|bounds| bounds.reads.bytes_per_s),
-        reads_per_s: plan.bounds.and_then(|bounds| bounds.reads.reads_per_s),
-        memory_bytes: plan.bounds.map(|bounds| bounds.memory_bytes),
+        disk_shares: plan.bounds.as_ref().map(disk_shares).unwrap_or_default(),
+        memory_bytes: plan.bounds.as_ref().map(|bounds| bounds.memory_bytes),
         notes: &found.notes,
     });
     if let Some(disk) = &found.disk {
@@ -89,10 +85,6 @@ fn add_lines(results: &mut Results, plan: &BenchMedia, found: &Found, cores: u32
     found.single.iter().for_each(|cell| results.line(cell));
     found.response.iter().for_each(|cell| results.line(cell));
     found.combinations.iter().for_each(|series| results.line(&series.line()));
-    if !found.crowd.is_empty() {
-        let words = crowd_tables::words(plan, &found.crowd, cores);
-        results.line(&VerdictLine { event: "verdict", words: &words });
-    }
 }
 
 fn bounds_in_words(plan: &BenchMedia, found: &Found) -> String {
@@ -102,22 +94,34 @@ fn bounds_in_words(plan: &BenchMedia, found: &Found) -> String {
         Some(format!(" The films are on {image}, which reads {} KiB ahead.", disk.read_ahead_kib?))
     });
     let read_ahead = read_ahead.unwrap_or_default();
-    let Some(bounds) = plan.bounds else {
+    let Some(bounds) = &plan.bounds else {
         return format!("Neither disk nor memory of the servers is bound.{read_ahead}");
     };
-    let rate = bounds.reads.bytes_per_s.map_or_else(
-        || "any number of bytes".to_owned(),
-        |bytes| format!("{} a second", units::bytes(bytes)),
-    );
-    let reads = bounds.reads.reads_per_s.map_or_else(
-        || "any number of reads".to_owned(),
-        |reads| format!("{reads} reads a second"),
-    );
+    let memory = units::bytes(bounds.memory_bytes);
+    let shares: Vec<String> = disk_shares(bounds).into_iter().map(units::percent).collect();
+    let disk = if shares.is_empty() {
+        "bound as was asked".to_owned()
+    } else {
+        format!(
+            "bound by a rule that was settled before the run: it gives {} of the bytes that a \
+             crowd plays when most of it watches ({} a second), in as many reads as these are at \
+             the kernel's default read-ahead",
+            shares.join(" and then "),
+            crowd_tables::asked(&found.crowd).join(", ")
+        )
+    };
     format!(
-        "For the crowd each server's disk is bound to {rate} and {reads}, and its memory with the \
-         page cache to {}.{read_ahead}",
-        units::bytes(bounds.memory_bytes)
+        "For the crowd each server's disk is {disk}; its memory with the page cache is bound to \
+         {memory}.{read_ahead}"
     )
+}
+
+fn disk_shares(bounds: &Bounds) -> Vec<f64> {
+    let share = |disk: &DiskBound| match disk {
+        DiskBound::Share(share) => Some(*share),
+        DiskBound::Rates(_) => None,
+    };
+    bounds.disks.iter().filter_map(share).collect()
 }
 
 fn value(spread: Option<Spread>) -> Option<BarValue> {
@@ -141,6 +145,54 @@ fn methods<'cells>(names: impl Iterator<Item = &'cells str>) -> Vec<&'cells str>
         }
     }
     methods
+}
+
+/// The study's figures 8 to 10, as far as their parts were asked for.
+fn small_figures(plan: &BenchMedia, found: &Found) -> Vec<StudyFigure> {
+    let mut figures = Vec::new();
+    if let Some(section) = single_section(&found.single) {
+        let of = |name: &str, source| {
+            let is_this = |cell: &&single_file::Cell| cell.method == name && cell.source == source;
+            found.single.iter().find(is_this).and_then(|cell| cell.cpu_s_per_gb)
+        };
+        let refused = found.single.iter().find_map(|cell| cell.refused.as_deref());
+        let judgement = judge(costs::SINGLE_FILE, &compared(costs::SINGLE_FILE, of), refused);
+        figures.push(media_on_demand::SINGLE_FILE.judged(judgement, section));
+    }
+    if let Some(section) = response_section(plan, &found.response) {
+        let largest = found.response.iter().map(|cell| cell.bytes).max();
+        let of = |name: &str, source| {
+            let is_this = |cell: &&response::Cell| {
+                cell.method == name && cell.source == source && Some(cell.bytes) == largest
+            };
+            found.response.iter().find(is_this).and_then(|cell| cell.whole_ms)
+        };
+        let refused = found.response.iter().find_map(|cell| cell.refused.as_deref());
+        let judgement = judge(costs::RESPONSE, &compared(costs::RESPONSE, of), refused);
+        figures.push(media_on_demand::RESPONSE.judged(judgement, section));
+    }
+    if let Some(section) = combinations_section(plan, &found.combinations) {
+        let of =
+            |name: &str, source| combinations::of(&found.combinations, name, source)?.seconds();
+        let refused = found.combinations.iter().find_map(|series| series.refused.as_deref());
+        let comparison = costs::SMALL_REQUESTS;
+        let judgement = judge(comparison, &compared(comparison, of), refused);
+        figures.push(media_on_demand::SMALL_REQUESTS.judged(judgement, section));
+    }
+    figures
+}
+
+/// Both methods of a comparison, warm and cold.
+fn compared(
+    comparison: Comparison,
+    of: impl Fn(&str, Residency) -> Option<Spread>,
+) -> Vec<Compared> {
+    let from = |source: Residency| Compared {
+        source: source.name(),
+        less: of(comparison.less, source),
+        more: of(comparison.more, source),
+    };
+    [Residency::Warm, Residency::Cold].into_iter().map(from).collect()
 }
 
 fn single_section(cells: &[single_file::Cell]) -> Option<Section> {
@@ -217,36 +269,44 @@ fn response_section(plan: &BenchMedia, cells: &[response::Cell]) -> Option<Secti
 
 fn combinations_section(plan: &BenchMedia, all: &[Series]) -> Option<Section> {
     all.first()?;
-    let base = all.iter().find(|series| series.pair.send_engine == combinations::READ_WRITE);
-    let base = base.and_then(Series::seconds).map(|spread| spread.median);
-    let columns = ["engine", "s", "beside read-write", "CPU s/GB", "copies"];
-    let title = format!("{} in requests of 32 KiB, cold", units::bytes(plan.file_bytes));
-    let mut table = Table::new(title, 1, &columns);
-    let mut drawn = Vec::new();
+    let columns = ["engine", "from", "s", "beside read-write", "CPU s/GB", "copies"];
+    let title = format!("{} in requests of 32 KiB", units::bytes(plan.file_bytes));
+    let mut table = Table::new(title, 2, &columns);
     for series in all {
+        let Source::File(source) = series.pair.source else { continue };
         let name = series.pair.send_engine;
+        let mut row = vec![name.to_owned(), source.name().to_owned()];
         if let Some(why) = &series.refused {
-            table.row(vec![name.to_owned(), why.clone()]);
+            row.push(why.clone());
+            table.row(row);
             continue;
         }
+        let base = combinations::of(all, costs::SMALL_REQUESTS.more, source);
+        let base = base.and_then(Series::seconds);
         let seconds = series.seconds();
-        let beside = seconds.zip(base).map(|(seconds, base)| seconds.median / base - 1.0);
+        let beside = seconds.zip(base).map(|(seconds, base)| seconds.median / base.median - 1.0);
         let cost = series.send_cost();
         let dash = || "-".to_owned();
-        table.row(vec![
-            name.to_owned(),
+        row.extend([
             digits(seconds, 3),
             beside.map_or_else(dash, |beside| format!("{:+.0} %", beside * 100.0)),
             cost.map_or_else(dash, |cost| format!("{:.3}", cost.cpu_s_per_gb)),
             cost.map_or_else(dash, |cost| format!("{:.2}", cost.copies_per_byte)),
         ]);
-        drawn.push(Bar { label: name.to_owned(), values: vec![value(seconds)] });
+        table.row(row);
     }
     table.note("In the study one-copy (sendfile) took 5 to 15 % less than read and write.");
-    let chart = bars("From the disk to the network by 32 KiB", "s", &["time"], &drawn);
+    let seconds =
+        |name: &str, source| value(combinations::of(all, name, source).and_then(Series::seconds));
+    let bar = |name: &str| Bar {
+        label: name.to_owned(),
+        values: [Residency::Warm, Residency::Cold].map(|source| seconds(name, source)).to_vec(),
+    };
+    let drawn: Vec<Bar> =
+        methods(all.iter().map(|series| series.pair.send_engine)).into_iter().map(bar).collect();
+    let chart = bars("A file to the network by 32 KiB", "s", &["warm", "cold"], &drawn);
     Some(Section {
-        title: "Small requests, by each way of reading and sending (the study's figure 10)"
-            .to_owned(),
+        title: "Small requests, by each way of reading and sending".to_owned(),
         words: vec![
             "Between two processes of this program, over loopback, into nothing. The disk is not \
              bound; copies are those of each byte at the sender."

@@ -1,5 +1,8 @@
 //! Figures of Kim's study of media on demand, and the rules that decide whether they came out.
 
+pub mod costs;
+pub mod misses;
+
 use super::{Figure, MeasuredBy, Study};
 use haul_report::study_figure::StudyName;
 
@@ -19,7 +22,8 @@ pub const SINGLE_FILE: Figure = Figure {
     study: NAME,
     number: "figure 8",
     shows: "the processor time of reading one file by each way of sending",
-    rule: "One-copy takes less processor time than normal.",
+    rule: "One-copy takes less processor time than two-copy, which reads alike and sends by read \
+           and send, warm and cold.",
     theirs: "Theirs is a curve; the numbers behind it are not told.",
     command: "haul bench media --only single-file",
     by: MeasuredBy::Media,
@@ -29,7 +33,8 @@ pub const RESPONSE: Figure = Figure {
     study: NAME,
     number: "figure 9",
     shows: "the response time by the file's size, by each way of sending",
-    rule: "From the disk, normal without read-ahead answers last with the largest file.",
+    rule: "One-copy answers with the largest file before two-copy, which reads alike, warm and \
+           cold.",
     theirs: "Theirs are curves; the numbers behind them are not told.",
     command: "haul bench media --only response",
     by: MeasuredBy::Media,
@@ -39,7 +44,7 @@ pub const SMALL_REQUESTS: Figure = Figure {
     study: NAME,
     number: "figure 10",
     shows: "the time from the disk to the network in requests of 32 KB, by each way of sending",
-    rule: "One-copy takes less time than normal.",
+    rule: "One-copy, which is sendfile, takes less time than read and write, warm and cold.",
     theirs: "Theirs: one-copy takes 5 to 15 % less time.",
     command: "haul bench media --only combinations",
     by: MeasuredBy::Media,
@@ -49,8 +54,9 @@ pub const MISSES: Figure = Figure {
     study: NAME,
     number: "figure 11",
     shows: "the deadlines that a crowd of viewers saw missed, by each way of sending",
-    rule: "The ways have the study's order: one-copy misses least, then direct, then normal, and \
-           normal without read-ahead most.",
+    rule: "In each crowd one-copy misses fewer deadlines than direct, and direct fewer than \
+           two-copy, where all read alike; and normal misses fewer with the kernel's read-ahead \
+           than without.",
     theirs: "Theirs is the order of the four ways, by 100 viewers within an hour.",
     command: "haul bench media --only crowd",
     by: MeasuredBy::Media,
@@ -59,10 +65,6 @@ pub const MISSES: Figure = Figure {
 /// Kim, "Memory-copy reduction for networked multimedia in Linux", KICS 2002.
 pub const MEDIA_ON_DEMAND: &str =
     "Kim, Memory-copy reduction for networked multimedia in Linux (KICS 2002)";
-
-/// The ways of sending of Kim's figure 11, from the fewest deadlines missed by 100 viewers. Its
-/// read-and-write without read-ahead is our method `normal` with `--no-readahead`.
-pub const MISSES_ORDER: [&str; 4] = ["one-copy", "direct", "normal", "normal-no-readahead"];
 
 /// Viewers of Kim's crowd that come in an hour.
 pub const CROWD_PER_HOUR: u32 = 100;

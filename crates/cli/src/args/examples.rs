@@ -381,7 +381,7 @@ const BENCH_MEDIA: &[Section] = &[
     Section {
         title: "Examples",
         lines: "\
-sudo haul bench media                   all of the study, in about five minutes
+sudo haul bench media                   all of the study, in about ten minutes
 sudo haul bench media --html media.html
 sudo haul bench media --only crowd --methods one-copy,normal --rounds 3
 sudo haul bench media --paper --dir /data

@@ -7,7 +7,9 @@ use crate::args::{
 };
 use clap::{Args, ValueEnum};
 use haul_bench::{
-    media::request::{Against, BenchMedia, Bounds, CrowdPlan, MediaPart, Variant},
+    media::request::{
+        Against, BenchMedia, Bounds, CrowdPlan, DISK_SHARES, DiskBound, MediaPart, Variant,
+    },
     studies,
 };
 use haul_host::control_group::ReadLimit;
@@ -15,25 +17,18 @@ use haul_media::pace::Rate;
 use haul_transfer::{Problem, internals::parse_size};
 use std::{path::PathBuf, time::Duration};
 
-/// The study's crowd, made smaller: all that happens in a third of the time at three times the
+/// The study's crowd, made smaller: all that happens in a sixth of the time at six times the
 /// rate, so that a period has as many bytes, and for fewer periods.
-const PERIOD: Duration = Duration::from_secs(1);
-const RATE: Rate = Rate { bits_per_s: 3 * studies::CROWD_RATE_BITS_PER_S };
-const PERIODS: u32 = 45;
+const PERIOD: Duration = Duration::from_millis(500);
+const RATE: Rate = Rate { bits_per_s: 6 * studies::CROWD_RATE_BITS_PER_S };
+const PERIODS: u32 = 32;
 const USERS: u32 = 100;
-const MEAN_GAP: Duration = Duration::from_millis(360);
-/// Half of what plays in all periods, as in the study.
-const FILM_BYTES: u64 = 14 << 20;
-/// The bound disk, in bytes and in reads a second: both a little less than the crowd asks for when
-/// it is largest, by methods that keep few pages (direct) or read little at a time (normal).
-const READ_BYTES_PER_S: u64 = 36 << 20;
-const READS_PER_S: u64 = 256;
+const MEAN_GAP: Duration = Duration::from_millis(180);
+/// About half of what plays in all periods, as in the study.
+const FILM_BYTES: u64 = 10 << 20;
 /// Memory of the server with its page cache, in bytes: little beside all films.
 const MEMORY_BYTES: u64 = 48 << 20;
-/// Memory for the study's own crowd, of which 44 watch at a time: 8.3 MB a second, and 64 reads a
-/// second of 128 KiB.
-const PAPER_READ_BYTES_PER_S: u64 = 8_493_000;
-const PAPER_READS_PER_S: u64 = 57;
+/// Memory of the server for the study's own crowd, whose films are 9 GB.
 const PAPER_MEMORY_BYTES: u64 = 256 << 20;
 /// Less than a server needs to start, in bytes.
 const MEMORY_BYTES_MIN: u64 = 16 << 20;
@@ -41,6 +36,8 @@ const MEMORY_BYTES_MIN: u64 = 16 << 20;
 const FILE_BYTES: u64 = 256 << 20;
 /// The study's figure 9, in bytes.
 const SIZES: [u64; 6] = [64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20];
+/// Crowds that each method meets, for a median.
+const ROUNDS: u32 = 3;
 /// Rounds of what takes little time, for a median.
 const SMALL_ROUNDS: u32 = 3;
 /// Repeats a study of media on demand: a crowd of viewers, by each way of sending
@@ -68,45 +65,52 @@ pub struct LowBenchMedia {
     /// Viewers that come in an hour, on average
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub per_hour: Option<u32>,
-    /// The time between two viewers, on average; without it 360ms
+    /// The time between two viewers, on average; without it 180ms
     #[arg(long, value_name = "TIME", conflicts_with = "per_hour")]
     pub mean_gap: Option<Period>,
     /// How many films there are; without it 30
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub films: Option<u32>,
-    /// Bytes of a film; without it 14M
+    /// Bytes of a film; without it 10M
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub film_size: Option<u64>,
-    /// Rate that a film plays at, in bits a second; without it 4.5M
+    /// Rate that a film plays at, in bits a second; without it 9M
     #[arg(long, value_name = "RATE", value_parser = media_rate)]
     pub rate: Option<Rate>,
     /// How popular films are: the i-th as 1 / i^(1 - THETA); 0 is Zipf's law, 1 makes all alike
     #[arg(long, value_name = "THETA", default_value_t = studies::CROWD_THETA)]
     pub theta: f64,
-    /// Periods for which the crowd watches; without it 45
+    /// Periods for which the crowd watches; without it 32
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub periods: Option<u32>,
-    /// A period: what a player plays in one has to be there when it begins; without it 1s
+    /// A period: what a player plays in one has to be there when it begins; without it 500ms
     #[arg(long, value_name = "TIME")]
     pub period: Option<Period>,
     /// Only these methods, such as one-copy,normal-no-readahead; without it those of the study
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     pub methods: Vec<Variant>,
-    /// How often each method meets the crowd; each round has another seed
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// How often each method meets a crowd; each round has another seed, the same for all methods
+    #[arg(long, value_name = "N", default_value_t = ROUNDS)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// The bound of the disk: bytes a second that a server reads; without it 36M
+    /// The bound of the disk: the share of the bytes that a crowd plays when most of it watches, in
+    /// as many reads as these are at the kernel's 128 KiB of read-ahead
+    ///
+    /// A crowd meets each method once for each share, and what it missed is summed up.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', default_values_t = DISK_SHARES)]
+    #[arg(conflicts_with_all = ["read_rate", "reads"])]
+    pub disk_share: Vec<f64>,
+    /// Bind the disk to these bytes a second and not by a share
     #[arg(long, value_name = "RATE", value_parser = parse_rate)]
     pub read_rate: Option<u64>,
-    /// The bound of the disk: reads a second, as seeks cost; without it 256
+    /// Bind the disk to these reads a second, as seeks cost, and not by a share
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub reads: Option<u64>,
     /// The memory of a server with its page cache; without it 48M
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub memory: Option<u64>,
     /// Bound neither disk nor memory
-    #[arg(long, conflicts_with_all = ["read_rate", "reads", "memory"])]
+    #[arg(long, conflicts_with_all = ["disk_share", "read_rate", "reads", "memory"])]
     pub unbound: bool,
     /// Seed of the random numbers: the same seed is the same crowd
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -167,20 +171,14 @@ impl LowBenchMedia {
         let crowd = self.crowd()?;
         let all = LowMediaPart::value_variants();
         let only = if self.only.is_empty() { all } else { &self.only };
-        let of = |own: Option<u64>, paper, scaled| own.unwrap_or(self.or_paper(paper, scaled));
-        let memory_bytes = of(self.memory, PAPER_MEMORY_BYTES, MEMORY_BYTES);
+        let own_memory = self.or_paper(PAPER_MEMORY_BYTES, MEMORY_BYTES);
+        let memory_bytes = self.memory.unwrap_or(own_memory);
         if memory_bytes < MEMORY_BYTES_MIN {
             let needs = format!("{} MiB or more", MEMORY_BYTES_MIN >> 20);
             let hint = "no server starts in less; write it like --memory 48M";
             return Err(usage_problem("cannot take --memory", &needs, "less", hint));
         }
-        let bounds = Bounds {
-            reads: ReadLimit {
-                bytes_per_s: Some(of(self.read_rate, PAPER_READ_BYTES_PER_S, READ_BYTES_PER_S)),
-                reads_per_s: Some(of(self.reads, PAPER_READS_PER_S, READS_PER_S)),
-            },
-            memory_bytes,
-        };
+        let bounds = self.bounds(memory_bytes)?;
         let variants =
             if self.methods.is_empty() { Variant::of_study() } else { self.methods.clone() };
         let sizes = if self.sizes.is_empty() { SIZES.to_vec() } else { self.sizes.clone() };
@@ -201,6 +199,22 @@ impl LowBenchMedia {
             directory: self.directory.clone().unwrap_or_else(|| ".".into()),
             against: self.against.as_deref().map(|url| self.other(url)).transpose()?,
         })
+    }
+
+    /// The bounds of a server: by the rule, unless the user named a rate.
+    fn bounds(&self, memory_bytes: u64) -> Result<Bounds, Problem> {
+        if self.read_rate.is_some() || self.reads.is_some() {
+            let reads = ReadLimit { bytes_per_s: self.read_rate, reads_per_s: self.reads };
+            return Ok(Bounds { disks: vec![DiskBound::Rates(reads)], memory_bytes });
+        }
+        let is_share = |share: &f64| share.is_finite() && *share > 0.0;
+        if let Some(wrong) = self.disk_share.iter().find(|share| !is_share(share)) {
+            let found = wrong.to_string();
+            let hint = "write it like --disk-share 0.9; --unbound binds nothing";
+            return Err(usage_problem("cannot take --disk-share", "more than 0", &found, hint));
+        }
+        let disks = self.disk_share.iter().copied().map(DiskBound::Share).collect();
+        Ok(Bounds { disks, memory_bytes })
     }
 
     fn or_paper<T>(&self, paper: T, scaled: T) -> T {
@@ -343,5 +357,18 @@ mod tests {
             assert!(why.contains(needs), "{why}");
         }
         assert_eq!(media(&["--unbound"]).unwrap().bounds, None);
+        assert!(media(&["--disk-share=0"]).unwrap_err().contains("more than 0"));
+        assert!(media(&["--disk-share=1", "--reads=9"]).is_err());
+    }
+
+    #[test]
+    fn the_disk_is_bound_by_the_rule_unless_a_rate_is_named() {
+        let disks = |words: &[&str]| media(words).unwrap().bounds.unwrap().disks;
+        let shares = |shares: &[f64]| shares.iter().copied().map(DiskBound::Share).collect();
+        let expected: Vec<DiskBound> = shares(&[0.5, 1.0]);
+        assert_eq!(disks(&["--disk-share=0.5,1"]), expected);
+        assert_eq!(disks(&[]), shares(&DISK_SHARES));
+        let own = ReadLimit { bytes_per_s: None, reads_per_s: Some(9) };
+        assert_eq!(disks(&["--reads=9"]), [DiskBound::Rates(own)]);
     }
 }

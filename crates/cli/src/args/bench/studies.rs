@@ -84,11 +84,10 @@ const WORDS: [Words; 4] = [
     },
     Words {
         bench: LowStudyBench::Media,
-        usual: "media --methods=one-copy,direct,normal,normal-no-readahead",
-        paper: "media --paper --methods=one-copy,direct,normal,normal-no-readahead",
+        usual: "media --rounds=2",
+        paper: "media --paper",
         quick: "media --users=8 --mean-gap=40ms --films=3 --film-size=200K --rate=2M --periods=4 \
-                --period=300ms --file-size=1M --sizes=64K \
-                --methods=one-copy,direct,normal,normal-no-readahead",
+                --period=300ms --file-size=1M --sizes=64K --rounds=1 --disk-share=1",
     },
 ];
 
