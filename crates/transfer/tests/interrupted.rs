@@ -181,6 +181,26 @@ fn a_second_session_that_ends_early_hides_nothing_that_the_first_one_kept() {
     assert_eq!(report.reconnections, 1, "{report:?}");
 }
 
+#[test]
+fn a_file_that_was_there_is_not_moved_though_the_first_session_was_lost_early() {
+    let mut served = Served::start();
+    let mut request = request(&served.source(), &served.url, None);
+    request.options.retry_for = Duration::from_secs(30);
+    push(&request, &Interrupt::default(), &mut |_| {}).expect("it arrives");
+    let mut sessions = 0;
+    let again = push(&request, &Interrupt::default(), &mut |event| {
+        if matches!(event, Event::Session(_)) {
+            sessions += 1;
+            if sessions == 1 {
+                served.restart();
+            }
+        }
+    });
+    let again = again.expect("it is there");
+    assert_eq!((again.reconnections, again.files.skipped), (1, 1), "{again:?}");
+    assert_eq!((again.moved_bytes, again.skipped_bytes), (0, FILE_BYTES as u64), "{again:?}");
+}
+
 /// Checks the report of a move of a small and a large file, whose server was started anew between
 /// them.
 fn check_moved(report: &Report, source: &Path, target: &Path) {
