@@ -190,7 +190,7 @@ fn sum(figures: &[StudyFigure]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::studies::massive_data::OFFSETS;
+    use crate::studies::{massive_data::OFFSETS, media_on_demand, node_tuning};
     use haul_report::{host_facts::HostFigures, study_figure::Judgement};
     use haul_transfer::Problem;
     use std::collections::BTreeMap;
@@ -276,6 +276,21 @@ mod tests {
             results.verdict
         );
         assert!(results.measured && !together(facts(), Vec::new()).measured);
+    }
+
+    /// Two studies have a figure 8.
+    #[test]
+    fn a_figure_of_another_study_is_not_taken_for_one_of_the_same_number() {
+        let other = node_tuning::DELAYS;
+        assert_eq!(other.number, media_on_demand::SINGLE_FILE.number);
+        let foreign = other.judged(Judgement::of_rule(true, "so"), Section::default());
+        let results = Results { figures: vec![foreign], ..judged() };
+        let results = together(facts(), vec![ended(MeasuredBy::Media, Ok(results))]);
+        let is_it = |figure: &&StudyFigure| {
+            figure.study == media_on_demand::SINGLE_FILE.study && figure.number == other.number
+        };
+        let figure = results.figures.iter().find(is_it).unwrap();
+        assert_eq!(figure.judgement.verdict, Verdict::NotMeasured);
     }
 
     #[test]

@@ -361,6 +361,10 @@ mod tests {
         let row = &table(&results, "copies and switches").rows[0];
         assert_eq!(row, &["7 MB", "80000", "11428.6", "0.00", "32000", "4571.4", "0.00"]);
         let line = &results.lines[0];
+        let judged = &figure(&results, "copies and switches").judgement;
+        assert_eq!(judged.verdict, Verdict::DidNotComeOut, "neither copied a byte");
+        let says = "switches modes 32.0 times for each MB by sendfile and 80.0 times by 4 KiB";
+        assert!(judged.sentence.contains(says), "{}", judged.sentence);
         assert_eq!(line["traditional_mode_switches"], 80_000.0);
         assert_eq!(line["zero_copy_mode_switches"], 32_000.0);
     }

@@ -363,6 +363,28 @@ mod tests {
     use super::*;
     use haul_report::study_figure::Verdict::{CameOut, DidNotComeOut, NotMeasured};
 
+    #[test]
+    fn theirs_are_the_study_s() {
+        let rates = OFFSET_RATES.map(|rate| (rate.fixed_gbit_per_s, rate.advancing_gbit_per_s));
+        assert_eq!(rates, [(73.7, 51.5), (29.2, 24.7)]);
+        let all = [STUDY_TIMES, [STUDY_CACHED, NOT_TOLD], STUDY_RECORDED, STUDY_IN_MEMORY].concat();
+        let shown = all.iter().map(|one| {
+            [one.seconds, one.sent_seconds, one.sent_gbit_per_s, one.recorded_gbit_per_s]
+                .map(|value| value.unwrap_or(0.0))
+        });
+        let expected = [
+            [1.66, 0.0, 0.0, 0.0],
+            [3.48, 0.0, 0.0, 0.0],
+            [6.54, 2.01, 42.7, 13.1],
+            [0.0; 4],
+            [76.9, 0.0, 0.0, 11.2],
+            [84.0, 0.0, 10.2, 10.3],
+            [60.5, 0.0, 0.0, 14.2],
+            [83.5, 0.0, 0.0, 10.3],
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
+    }
+
     fn offsets(sendfile: [f64; 2], read_write: [f64; 2]) -> Judgement {
         let [sendfile, read_write] =
             [sendfile, read_write].map(|rates| rates.map(|rate| vec![rate]));
