@@ -11,6 +11,7 @@ use crate::{
     pair::{Pair, Source, Target},
     requests::{BenchEngines, EnginesPart},
     series::{Calls, Effort, Series, measure},
+    studies::massive_data::BLOCK_BYTES,
     workshop::{Residency, Workshop},
 };
 use anyhow::{Context, Result};
@@ -180,7 +181,7 @@ fn offsets(plan: &BenchEngines) -> Vec<Series> {
     let mut regions: Vec<u64> = REGIONS_BYTES.into_iter().filter(fits).collect();
     regions.iter_mut().for_each(|bytes| *bytes = (*bytes).min(plan.len_bytes));
     regions.dedup();
-    let block = Some(offsets::BLOCK_BYTES);
+    let block = Some(BLOCK_BYTES);
     let region = |window_bytes| (Source::Fixed { window_bytes }, block);
     let mut rows: Vec<(Source, Option<usize>)> = regions.into_iter().map(region).collect();
     rows.push((Source::File(Residency::Warm), block));

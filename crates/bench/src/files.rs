@@ -11,7 +11,10 @@ use crate::{
     pair::{Outcome, Pair, Run, Source, Target, Watch},
     requests::{BenchFiles, FilesPart},
     series::{Calls, Effort, Series, measure},
-    studies::efficient_transfer::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
+    studies::{
+        efficient_transfer::{FILE_TIMES, FileTime, TRADITIONAL_BLOCK_BYTES},
+        massive_data::BLOCK_BYTES,
+    },
     workshop::{ROOM_BYTES, Residency, Workshop},
 };
 use anyhow::Result;
@@ -226,8 +229,8 @@ fn cached_size(asked_bytes: Option<u64>, available_bytes: u64, large_bytes: u64)
 }
 
 /// The ways to move the large file and the smaller one. The receiver of both methods is the same
-/// and copies, as the study's: the method of sending is the only difference. `best` receives in a
-/// row of its own.
+/// and copies, as the study's, and their blocks are: the method of sending is the only difference.
+/// `best` receives in a row of its own, from sendfile by its own block.
 fn ways(
     len_bytes: u64,
     residency: Residency,
@@ -243,19 +246,22 @@ fn ways(
             target,
             len_bytes,
             streams: 1,
-            send_block_bytes: None,
+            send_block_bytes: Some(BLOCK_BYTES),
             receive_block_bytes: None,
         },
         runs: Vec::new(),
         refused: None,
     };
-    let of_large = [
+    let mut of_large = [
         way(RECORDED[0], "sendfile", "read-write", Target::File),
         way(RECORDED[1], "read-write", "read-write", Target::File),
         way(IN_MEMORY[0], "sendfile", "read-write", Target::Null),
         way(IN_MEMORY[1], "read-write", "read-write", Target::Null),
         way(BEST, "sendfile", best, Target::File),
     ];
+    if let Some(best) = of_large.last_mut() {
+        best.pair.send_block_bytes = None;
+    }
     let mut of_small = [
         way(INSIDE[0], "sendfile", "read-write", Target::Null),
         way(INSIDE[1], "read-write", "read-write", Target::Null),

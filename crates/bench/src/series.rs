@@ -66,6 +66,8 @@ pub struct SeriesLine<'series> {
     pair: &'series Pair,
     rounds: usize,
     gb_per_s: Option<Spread>,
+    /// Rates of the rounds, in their order.
+    rounds_gb_per_s: Vec<f64>,
     seconds: Option<Spread>,
     send: Option<SideCost>,
     receive: Option<SideCost>,
@@ -126,6 +128,7 @@ impl Series {
             pair: &self.pair,
             rounds: self.runs.len(),
             gb_per_s: self.rate(),
+            rounds_gb_per_s: self.runs.iter().map(|run| run.gb_per_s).collect(),
             seconds: self.seconds(),
             send: self.send_cost(),
             receive: self.receive_cost(),

@@ -8,7 +8,7 @@ use crate::{
     pair::Source,
     series::Series,
     studies::massive_data::{
-        self, MASSIVE_DATA, MeasuredOffsets, OFFSET_RATES, OffsetRate, judge_offsets,
+        self, BLOCK_BYTES, MASSIVE_DATA, MeasuredOffsets, OFFSET_RATES, OffsetRate, judge_offsets,
     },
 };
 use haul_report::{
@@ -22,10 +22,6 @@ use haul_report::{
 
 /// The region that a fixed offset sends again and again, in bytes: as much as one call moves.
 pub const FIXED_BYTES: u64 = 1 << 20;
-/// Bytes that both methods hand over at once: sendfile(2) never hands over more, whatever a call
-/// asks for, as they go through a pipe of 16 pages (fs/splice.c, splice_direct_to_actor). So the
-/// copy is the only difference.
-pub const BLOCK_BYTES: usize = 64 << 10;
 /// The receiver that copies each byte, as the study's did.
 pub const COPYING: &str = "read-write";
 
@@ -49,10 +45,10 @@ pub fn figure(all: &[&Series]) -> Option<StudyFigure> {
     let mut words = vec![
         "One region of the file again and again, or the whole of it, from the page cache. Beside \
          the study's are rates to a receiver that copies each byte into its memory, as theirs did. \
-         The fixed offset is a region of 1 MiB. Both methods hand over 64 KiB at once, since \
-         sendfile(2) hands over no more, so that the copy is the only difference. The next table \
-         has more regions, blocks of 1 MiB, and a receiver that throws bytes away without a look \
-         (MSG_TRUNC)."
+         The fixed offset is a region of 1 MiB. Both methods move 64 KiB by a call, as sendfile(2) \
+         hands over no more at once, so that both sides switch about as often and the copy is the \
+         only difference. The next table has more regions, blocks of 1 MiB, and a receiver that \
+         throws bytes away without a look (MSG_TRUNC)."
             .to_owned(),
     ];
     words.extend(explained(&rows));

@@ -247,6 +247,7 @@ mod tests {
     use crate::{
         pair::{Pair, Run, Source, Target},
         side::SideDone,
+        studies::massive_data::BLOCK_BYTES,
         workshop::Residency,
     };
     use haul_report::host_facts::{BenchWire, HostFigures};
@@ -258,7 +259,7 @@ mod tests {
     /// A series of the offsets, by the blocks of the study's table.
     fn offsets(engine: &'static str, source: Source, gb_per_s: f64) -> Series {
         let mut series = series(OFFSETS, engine, source, gb_per_s);
-        series.pair.send_block_bytes = Some(offsets::BLOCK_BYTES);
+        series.pair.send_block_bytes = Some(BLOCK_BYTES);
         series
     }
 

@@ -214,16 +214,6 @@ fn way<'found>(found: &'found Found, name: &str) -> Option<&'found Recorded> {
     found.recorded.iter().find(|recorded| recorded.name == name)
 }
 
-/// The median of the rounds of a way.
-fn median(found: &Found, name: &str, value: fn(&RecordingLine<'_>) -> Option<f64>) -> Option<f64> {
-    let lines = lines_of(way(found, name)?);
-    Spread::of(lines.iter().filter_map(value)).map(|spread| spread.median)
-}
-
-fn seconds(found: &Found, names: [&str; 2]) -> [Option<f64>; 2] {
-    names.map(|name| median(found, name, |line| line.seconds))
-}
-
 /// The seconds of each round of two ways.
 fn rounds(found: &Found, names: [&str; 2]) -> [Vec<f64>; 2] {
     names.map(|name| {
@@ -275,11 +265,12 @@ fn times_inside(found: &Found) -> StudyFigure {
 /// A smaller file, sent and recorded while the page cache absorbs it.
 fn cached(found: &Found) -> StudyFigure {
     let names = [ABSORBED, RECORDED[1]];
-    let of = |name: &str| {
-        Some(MeasuredRecording {
-            sent_s: median(found, name, |line| line.sent_seconds)?,
-            recorded_s: median(found, name, |line| line.seconds)?,
-        })
+    let of = |name: &str| -> Vec<MeasuredRecording> {
+        let lines = way(found, name).into_iter().flat_map(lines_of);
+        let rounds = lines.filter_map(|line| {
+            Some(MeasuredRecording { sent_s: line.sent_seconds?, recorded_s: line.seconds? })
+        });
+        rounds.collect()
     };
     let too_small = (found.large_bytes < found.beyond_bytes).then(|| {
         let gigabytes = |bytes: u64| bytes as f64 / 1e9;
@@ -291,8 +282,8 @@ fn cached(found: &Found) -> StudyFigure {
         )
     });
     let judgement = match &too_small {
-        Some(why) if found.large_bytes > 0 => judge_cached(None, None, Some(why)),
-        _ => judge_cached(of(ABSORBED), of(RECORDED[1]), because(found, &names)),
+        Some(why) if found.large_bytes > 0 => judge_cached(&[], &[], Some(why)),
+        _ => judge_cached(&of(ABSORBED), &of(RECORDED[1]), because(found, &names)),
     };
     let rows = [(ABSORBED, STUDY_CACHED), (RECORDED[1], STUDY_RECORDED[1])];
     let section = Section {
@@ -343,8 +334,9 @@ fn recorded(found: &Found) -> StudyFigure {
 
 fn in_memory(found: &Found) -> StudyFigure {
     let names = [IN_MEMORY, RECORDED].concat();
-    let ours = [IN_MEMORY, RECORDED].map(|names| seconds(found, names));
-    let judgement = judge_in_memory(ours[0], ours[1], because(found, &names));
+    let ours = [IN_MEMORY, RECORDED].map(|names| rounds(found, names));
+    let [memory, disk] = ours.each_ref().map(|[zero_copy, copying]| [&zero_copy[..], copying]);
+    let judgement = judge_in_memory(memory, disk, because(found, &names));
     let rows = beside(IN_MEMORY, STUDY_IN_MEMORY);
     let chart = "Sent and received, to memory only";
     of_large(found, &massive_data::IN_MEMORY, judgement, chart, &rows)
@@ -367,8 +359,8 @@ fn small_in_words(found: &Found) -> String {
     let gigabytes = found.cached_bytes as f64 / 1e9;
     format!(
         "{gigabytes:.1} GB that the page cache holds, source and target: the study's 10 GB where \
-         memory allows it. The receiver copies. Sent is what left the sender's socket; the file is \
-         recorded when it is synced."
+         memory allows it. The receiver copies, and both methods move 64 KiB by a call. Sent is \
+         what left the sender's socket; the file is recorded when it is synced."
     )
 }
 
@@ -379,10 +371,11 @@ fn large_in_words(found: &Found) -> String {
     format!(
         "{gigabytes:.1} GB, {} source, one stream, {} interleaved. Both methods go to the same \
          receiver, which copies the bytes into its memory, and from there into the file where \
-         there is one: sending is the only difference. Sent is what left the sender's socket, \
-         recorded what is in the receiver's file; a file is synced at the end, which counts. \
-         Curves are of the round in the middle. The disk's own curve is all that it wrote then, \
-         for anybody; it lags behind a file that the page cache takes.{note}",
+         there is one, and both move 64 KiB by a call: the copy is the only difference. Sent is \
+         what left the sender's socket, recorded what is in the receiver's file; a file is synced \
+         at the end, which counts. Curves are of the round in the middle. The disk's own curve is \
+         all that it wrote then, for anybody; it lags behind a file that the page cache \
+         takes.{note}",
         found.residency.name(),
         units::count(rounds as u64, "round"),
     )
