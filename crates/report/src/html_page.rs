@@ -157,7 +157,8 @@ a { color: var(--c0); }
   :root { color-scheme: light; --ink: #000000; --soft: #444b55; --line: #c4c9d0; --paper: #ffffff;
     --card: #ffffff; --c0: #0072b2; --c1: #d55e00; --c2: #009e73; --c3: #cc79a7; --c4: #b58900;
     --c5: #56b4e9; --c6: #7a5195; --c7: #6b7280; }
-  body { font-size: 10pt; } main { max-width: none; padding: 0; } p { max-width: none; }
+  html { font-size: 9.5pt; } body { font-size: 1rem; } p { max-width: none; }
+  main { max-width: none; padding: 0; }
   .scroll { overflow: visible; } table { width: 100%; font-size: 7.5pt; }
   th, td { white-space: normal; padding: .15rem .35rem; } .overview td.why { min-width: 0; }
   thead { display: table-header-group; } figure, tr, caption, .facts, svg { break-inside: avoid; }
