@@ -11,6 +11,7 @@ from movers.mover import Role, Row, Scenario, with_cold
 class Fdt(Given):
     name = "fdt"
     option, metavar, help = "fdt", "JAR", "fdt.jar of FDT, which needs java"
+    version_words = ("-V",)
     programs = {"java": "default-jre-headless"}
 
     def start(self, workspace, env) -> None:
@@ -31,8 +32,19 @@ class Fdt(Given):
             return [*self._java(), *server, *words, *ends]
 
         label = f"FDT -P 4 {'to' if direction == 'push' else 'from'} an FDT server"
-        return Row(f"fdt-{direction}-disk", Scenario.DISK, Role.PEER, label, "nothing", command)
+        return Row(
+            f"fdt-{direction}-disk",
+            Scenario.DISK,
+            Role.PEER,
+            label,
+            "nothing",
+            command,
+            note="Java's start, and the seconds that FDT waits at its end, are in its time",
+        )
+
+    def program(self) -> list:
+        return self._java()
 
     def _java(self) -> list:
-        # It would look for a newer version of itself on the network.
+        # Otherwise it would look for a newer version of itself on the network.
         return [packages.find("java"), "-jar", self.given(), "-noupdates"]

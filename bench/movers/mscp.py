@@ -12,6 +12,7 @@ from movers.ssh import SshMover
 class Mscp(Given, SshMover):
     name = "mscp"
     option, help = "mscp", "the program mscp"
+    version_words = ("-h",)
     programs = {name: Scp.programs[name] for name in ("sftp", "ssh-keygen", "sshd")}
 
     def rows(self) -> list:
