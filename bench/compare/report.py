@@ -2,6 +2,8 @@
 
 import os
 
+from compare.networks import SHORT_PATH
+from compare.settings import OWN
 from compare.sizes import MIB, shown_size
 from compare.targets import best_peer, cpu, own_clock_speed, speed, targets
 from movers.mover import Role, Scenario
@@ -25,6 +27,7 @@ def as_dict(session, facts, command, complete) -> dict:
         "host": facts,
         "skipped": session.skipped,
         "rows": [_row_dict(result) for result in session.results],
+        "settings": {setting.key: setting.title() for setting in session.settings},
         "targets": [target.as_dict() for target in targets(session, facts["file_system"])],
     }
 
@@ -34,7 +37,11 @@ def _row_dict(result) -> dict:
     return {
         "name": row.name,
         "scenario": row.scenario.value,
-        "congestion": result.mover.network.congestion,
+        "congestion": result.congestion,
+        "setting": result.setting.key,
+        "file_system": result.setting.file_system,
+        "memory": "touched" if result.setting.touched else "as it comes",
+        "receiver": row.receiver if row.scenario is Scenario.DISCARD else "writes",
         "network": "every" if result.shared else result.network,
         "role": row.role.name.lower(),
         "label": row.label,
@@ -61,7 +68,8 @@ def as_markdown(session, facts, command, complete) -> str:
         f" One file of {shown_size(options.size_bytes)} random bytes;"
         f" a tree of {options.files} files of 16 KiB."
         f" {session.rounds_done} of {options.rounds} rounds, the rows interleaved."
-        " GB are 10^9 bytes. Speeds are median (lowest .. highest).",
+        " GB are 10^9 bytes. Speeds are median (lowest .. highest); every round of every row is"
+        " below its table.",
         _networks(session, facts),
     ]
     if not complete:
@@ -92,55 +100,100 @@ def as_markdown(session, facts, command, complete) -> str:
 
 
 def _networks(session, facts) -> str:
-    if len(session.networks) == 1:
-        return (
-            f"Congestion control: {session.networks[0].title()}."
-            f" cubic for all: skipped: {facts['networks_missing']}."
-        )
-    titles = " and ".join(network.title() for network in session.networks)
+    first, *rest = session.networks
+    if not rest:
+        words = f"Congestion control: {first.title()}."
+        if first.congestion not in SHORT_PATH:
+            words += (
+                " haul chooses its own, so its rows are in tables of their own: no table compares"
+                f" two. One for all: skipped: {facts['networks_missing']}."
+            )
+        return words
+    others = " and ".join(network.title() for network in rest)
     return (
-        f"Every table is there twice, by the congestion control that programs get which choose"
-        f" none: {titles}. The second is a network namespace, in which servers and clients run;"
-        " nothing of the system was changed. haul chooses for itself in both."
+        f"The first table of each part has one congestion control for all: {first.title()}, in a"
+        " network namespace, in which servers and clients run; nothing of the system was changed."
+        f" Below it is {others}. A program that chooses its own there, as haul does, stands in a"
+        " table of its own: no table compares two. Bare engines, cp and files larger than memory"
+        " run once."
     )
 
 
 def _tables(session, scenario) -> list:
-    """One for each network, and one where no network touches a row."""
-    rows = [result for result in session.results if result.row.scenario is scenario]
-    if not rows:
-        return ["No row could be run."]
-    if all(result.shared for result in rows):
-        return [_table(session.of(session.networks[0]), scenario)]
+    """For each network, setting and congestion control one, and the rounds below each."""
     parts = []
     for network in session.networks:
-        if len(session.networks) > 1:
-            parts.append(f"### {network.title()}")
-        parts.append(_table(session.of(network), scenario))
-    return parts
+        for setting in session.settings:
+            rows = [
+                result
+                for result in session.results
+                if result.row.scenario is scenario
+                and result.network == network.key
+                and result.setting.key == setting.key
+            ]
+            for congestion, group in by_congestion(rows).items():
+                title = network.title()
+                if congestion != network.congestion:
+                    title = f"{congestion}, which they choose themselves; {title}"
+                if scenario is not Scenario.DISCARD:
+                    title += f"; {setting.title()}"
+                parts += [f"### {title}", _table(group, scenario), rounds_table(group)]
+    return parts or ["No row could be run."]
+
+
+def by_congestion(results) -> dict:
+    """The rows of each congestion control. A row without a connection is with the first ones."""
+    names = list(dict.fromkeys(result.congestion for result in results if result.congestion))
+    first = names[0] if names else ""
+    return {
+        name: [result for result in results if (result.congestion or first) == name]
+        for name in names or ([""] if results else [])
+    }
 
 
 def _table(results, scenario) -> str:
-    rows = [result for result in results if result.row.scenario is scenario]
+    """The medians of rows of one congestion control and one file system."""
+    for what in ("congestion", "setting"):
+        found = {getattr(result, what) for result in results} - {""}
+        if len(found) > 1:
+            raise ValueError(f"a table of two: {what} is {found}")
     best = best_peer(results, scenario)
+    where = "receiver" if scenario is Scenario.DISCARD else "file system"
     lines = [
-        "| mover | version | checked on the way | GB/s | CPU s/GB: client + server |"
-        " peak MiB: client / server | x best peer |",
-        "|---|---|---|---|---|---|---|",
+        f"| mover | version | checked on the way | {where} | GB/s |"
+        " CPU s/GB: client + server | peak MiB: client / server | x best peer |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     notes = []
-    for result in rows:
+    for result in results:
         mark = ""
         note = _note(result)
         if note:
             if note not in notes:
                 notes.append(note)
             mark = f" [{notes.index(note) + 1}]"
-        cells = [result.row.label + mark, result.version, result.row.checks]
+        row = result.row
+        cells = [row.label + mark, result.version, row.checks]
+        discards = scenario is Scenario.DISCARD
+        cells.append(row.receiver if discards else result.setting.file_system)
         cells += _number_cells(result, best)
         lines.append(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |")
     listed = "\n".join(f"- [{number}] {note}" for number, note in enumerate(notes, 1))
     return "\n".join(lines) + (f"\n\n{listed}" if listed else "")
+
+
+def rounds_table(results) -> str:
+    """Every run of every row, GB/s, as it was measured: a row that rested has no number there."""
+    last = max((sample.round for result in results for sample in result.samples), default=0)
+    if not last:
+        return ""
+    names = [f"round {number}" for number in range(1, last + 1)]
+    lines = [f"| GB/s of each round | {' | '.join(names)} |", "|---|" + "---|" * last]
+    for result in results:
+        rates = {sample.round: f"{sample.gb_per_s():.2f}" for sample in result.samples}
+        cells = [rates.get(number, "-") for number in range(1, last + 1)]
+        lines.append(f"| {result.row.label.replace('|', '/')} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _number_cells(result, best) -> list:
@@ -190,6 +243,8 @@ def _note(result) -> str:
             parts.append(f"of another program's file {lowest:.0%} still cached")
         if report.get("copied_bytes"):
             parts.append(f"the kernel copied {report['copied_bytes']} bytes in spite of zero-copy")
+    if result.setting.key != OWN and result.samples:
+        parts.append(f"runs: {len(result.samples)}")
     own = own_clock_speed(result)
     if own and not result.row.own_clock:
         parts.append(f"{own:.2f} GB/s by its own clock")
@@ -222,9 +277,9 @@ def _host_list(facts) -> str:
         f"memory: {facts['memory_bytes'] / (1 << 30):.1f} GiB",
         f"kernel: Linux {facts['kernel']}; {facts['distribution']}",
         f"file system: {facts['file_system']} on {facts['device']} ({facts['mount_options']})",
-        f"congestion control: {facts['congestion_default']} by default, which every peer gets in"
-        f" the first tables; {facts['congestion_available']} available; haul chooses its own, and"
-        " the bare engine is given cubic, or reno where cubic may not be chosen",
+        f"congestion control: {facts['congestion_default']} by default;"
+        f" {facts['congestion_available']} available; haul leaves cubic and reno as they are, and"
+        " on a short path chooses cubic instead of another, or reno where cubic may not be chosen",
         f"socket buffers: tcp_rmem {facts['tcp_rmem']}, tcp_wmem {facts['tcp_wmem']}",
         f"load average: {facts['load_before']} before, {facts['load_after']} after, the rows' own"
         f" load included; anything else that ran here is in the numbers",

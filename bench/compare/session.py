@@ -1,5 +1,8 @@
 """Runs every row once a round, in rounds, and keeps what each run cost.
 
+A row runs in each setting that has its scenario: a file system, and memory touched before or not.
+Rows of memory as it comes are run before the others of their round, which touch it.
+
 All servers run for the whole session; idle ones cost nothing. The rows of a round begin one further
 than in the round before, so that none always follows the same one. Where there are two networks, a
 row runs in one and then in the other, and in the next round the other way round.
@@ -17,8 +20,9 @@ import sys
 import time
 from dataclasses import asdict, dataclass, field
 
-from compare import packages, page_cache
+from compare import packages, page_cache, settings
 from compare.measure import RunFailed, measure
+from compare.settings import OWN, Setting, touch_memory
 from compare.workspace import FILE_NAME, TREE_NAME, sha256_of, sha256_of_zeros
 from movers.mover import RUN_ORDER, NotHere, Place, Role, Scenario
 
@@ -27,6 +31,8 @@ LIMIT_S_MIN = 60.0
 LIMIT_S_TREE = 300.0
 # Of the best peer's speed. One run may have had bad luck; several do not have it by a half.
 REST_BELOW_ONCE, REST_BELOW = 1 / 3, 1 / 2
+WRITING = frozenset({Scenario.DISK, Scenario.COLD, Scenario.TREE})
+EXTRA_ROUNDS_MAX = 3  # In settings beside the directory's own.
 ENV_KEPT = ("PATH", "TZ")
 TOKEN_IN_URL = re.compile(r"haul://[^@/ ]+@")
 PASSWORD = re.compile(r"(--sftp-pass) [^ ]+")
@@ -34,7 +40,7 @@ PASSWORD = re.compile(r"(--sftp-pass) [^ ]+")
 
 @dataclass
 class RowResult:
-    """All runs of one row in one network.
+    """All runs of one row in one network and one setting.
 
     `failure` says why there is no number, or too few; `absent` why this host cannot run the row;
     `resting` why it was not run in every round.
@@ -44,7 +50,9 @@ class RowResult:
     mover: object
     version: str
     network: str = "system"
-    shared: bool = False  # It stands in the tables of every network.
+    shared: bool = False  # It was run in the first network only, for all of them.
+    setting: Setting = Setting(OWN, "disk", frozenset(Scenario), True)
+    congestion: str = ""  # Of its connections; empty where it has none.
     absent: str = ""
     resting: str = ""
     command_shown: str = ""
@@ -89,9 +97,10 @@ class Sample:
 class Session:
     """The movers that can run here, and their results in table order."""
 
-    def __init__(self, options, workspace, kinds, networks):
+    def __init__(self, options, workspace, kinds, networks, places=None):
         self.options, self.workspace, self.kinds = options, workspace, kinds
-        self.networks = networks
+        self.networks = networks  # The one that the headline tables are of is the first.
+        self.settings = places or settings.own_settings(workspace.root, "touched")
         self.skipped, self.results, self.rounds_done = {}, [], 0
         self.env = {name: os.environ[name] for name in ENV_KEPT if name in os.environ}
         self.env.setdefault("PATH", packages.PATH)
@@ -111,9 +120,13 @@ class Session:
             for mover in started:
                 mover.stop()
 
-    def of(self, network) -> list:
-        """The results that stand in the tables of a network."""
-        return [result for result in self.results if result.shared or result.network == network.key]
+    def of(self, network, setting=OWN) -> list:
+        """The results that are compared with each other: those of a network and a setting."""
+        return [
+            result
+            for result in self.results
+            if (result.shared or result.network == network.key) and result.setting.key == setting
+        ]
 
     def _start(self, mover, started) -> None:
         lacking = mover.lacking()
@@ -128,10 +141,23 @@ class Session:
             return
         version = mover.version()
         for row in mover.rows():
-            if self.options.wants(mover.name, row.name):
-                result = RowResult(row, mover, version, mover.network.key)
+            if not self.options.wants(mover.name, row.name):
+                continue
+            for setting in self._settings_of(row, mover.network):
+                result = RowResult(row, mover, version, mover.network.key, setting=setting)
                 result.shared = not mover.in_every_network
+                if row.role is not Role.LOCAL:
+                    result.congestion = row.congestion or mover.network.congestion
                 self.results.append(result)
+
+    def _settings_of(self, row, network) -> list:
+        """Every setting is there with the headline's congestion control, the own one with all."""
+        return [
+            setting
+            for setting in self.settings
+            if row.scenario in setting.scenarios
+            and (setting.key == OWN or network is self.networks[0])
+        ]
 
     def _skip(self, mover, why) -> None:
         first = mover.network is self.networks[0]
@@ -148,9 +174,10 @@ class Session:
             for scenario in RUN_ORDER:
                 if scenario is Scenario.TREE:
                     self.workspace.await_inodes()
-                for result in self._in_order(scenario, number):
-                    if self._takes_part(result, number):
-                        self._run_row(result, number)
+                for setting in sorted(self.settings, key=lambda setting: setting.touched):
+                    for result in self._in_order(scenario, number, setting.key):
+                        if self._takes_part(result, number):
+                            self._run_row(result, number)
             self.workspace.remove_trees()
             self.rounds_done = number
             now = time.monotonic()
@@ -159,19 +186,25 @@ class Session:
                 say(f"{number} rounds in {(now - started) / 60:.0f} minutes: no time for another")
                 break
 
-    def _in_order(self, scenario, number) -> list:
+    def _in_order(self, scenario, number, setting=OWN) -> list:
         """The rows of a table in a round: a row's networks one behind the other, in turns first."""
-        names = [result.row.name for result in self.results if result.row.scenario is scenario]
-        names = list(dict.fromkeys(names))
+        results = [
+            result
+            for result in self.results
+            if result.row.scenario is scenario and result.setting.key == setting
+        ]
+        names = list(dict.fromkeys(result.row.name for result in results))
         first = (number - 1) % len(names) if names else 0
         ordered = []
         for name in names[first:] + names[:first]:
-            networks = [result for result in self.results if result.row.name == name]
+            networks = [result for result in results if result.row.name == name]
             ordered += networks if number % 2 else networks[::-1]
         return ordered
 
     def _takes_part(self, result, number) -> bool:
         if result.failure or result.absent or number > (result.row.rounds_max or number):
+            return False
+        if result.setting.key != OWN and number > EXTRA_ROUNDS_MAX:
             return False
         if not result.resting and not self.options.all and result.row.role is Role.PEER:
             result.resting = self._why_resting(result)
@@ -181,7 +214,9 @@ class Session:
         peers = [
             other
             for other in self.results
-            if other.network == result.network and other.row.role is Role.PEER
+            if other.network == result.network
+            and other.setting.key == result.setting.key
+            and other.row.role is Role.PEER
         ]
         judged, where = result, ""
         if not result.samples and result.row.twin:
@@ -197,13 +232,16 @@ class Session:
     def _run_row(self, result, number) -> None:
         row, folder = result.row, None
         shown = f"round {number}/{self.options.rounds} {row.name}"
+        if result.setting.key != OWN:
+            shown += f" ({result.setting.key})"
         if len(self.networks) > 1 and not result.shared:
             shown += f" ({result.mover.network.congestion})"
         try:
             if row.scenario is not Scenario.DISCARD:
-                name = f"{row.name}-{result.network}-{number}"
-                folder = self.workspace.fresh_target(name, row.target_owner)
-            place = self._place(row, folder)
+                name = f"{row.name}-{result.network}-{result.setting.key}-{number}"
+                on = result.setting.folder
+                folder = self.workspace.fresh_target(name, row.target_owner, on)
+            place = self._place(row, folder, result.setting)
             with result.mover.network.entered():
                 sample = self._timed_run(result, place, number)
             if row.scenario is Scenario.TREE:
@@ -224,27 +262,34 @@ class Session:
             elif folder:
                 self.workspace.remove_target(folder)
 
-    def _place(self, row, folder) -> Place:
+    def _place(self, row, folder, setting) -> Place:
+        root = self.workspace.root
         if row.scenario is Scenario.TREE:
-            return Place(self.workspace.tree, self.workspace.tree_bytes, folder / TREE_NAME)
+            target = folder / TREE_NAME
+            return Place(self.workspace.tree, self.workspace.tree_bytes, target, root)
         target = folder / FILE_NAME if folder else None
         if row.source is not None:
-            return Place(row.source, row.size_bytes, target)
-        return Place(self.workspace.source, self.workspace.size_bytes, target)
+            return Place(row.source, row.size_bytes, target, root)
+        source = self.workspace.source_in(setting.folder)
+        return Place(source, self.workspace.size_bytes, target, root)
 
-    def _prepare(self, row) -> None:
-        """Brings the source into the page cache, or out of it."""
+    def _prepare(self, row, setting) -> None:
+        """Takes memory for the target and gives it back; the source comes into the page cache, or
+        out of it."""
+        if setting.touched and row.scenario in WRITING:
+            tree = row.scenario is Scenario.TREE
+            touch_memory(self.workspace.tree_bytes if tree else self.workspace.size_bytes)
         if row.prepare:
             row.prepare()
         elif row.scenario is Scenario.TREE:
             self.workspace.warm_tree()
         elif row.scenario is Scenario.COLD:
             try:
-                page_cache.evict(self.workspace.source)
+                page_cache.evict(self.workspace.source_in(setting.folder))
             except RunFailed as error:
                 raise NotHere(str(error)) from error
         else:
-            self.workspace.warm_source()
+            self.workspace.warm_source(setting.folder)
 
     def _timed_run(self, result, place, number) -> Sample:
         row = result.row
@@ -259,7 +304,7 @@ class Session:
         limit_s = max(LIMIT_S_MIN, place.size_bytes / SLOWEST_BYTES_PER_S)
         if row.scenario is Scenario.TREE:
             limit_s = LIMIT_S_TREE
-        self._prepare(row)
+        self._prepare(row, result.setting)
         cost = measure(commands, result.mover.server, env, limit_s, self.workspace.scratch)
         report = row.read_report(cost.stdout, place) if row.read_report else {}
         if row.look_after:
@@ -283,7 +328,7 @@ class Session:
             result.equality_checked = True
 
     def _expected_sha256(self, place) -> str:
-        if place.source == self.workspace.source:
+        if not isinstance(place.source, str) and place.source.name == FILE_NAME:
             return self.workspace.source_sha256
         if isinstance(place.source, str):
             return sha256_of_zeros(place.size_bytes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Optional
 
 from compare.networks import SHORT_PATH
+from compare.settings import OWN
 from movers.mover import Role, Scenario
 
 WAYS = ("push", "pull")
@@ -97,8 +98,12 @@ def targets(session, file_system="disk") -> list:
         rows = Rows(session.of(network))
         mine = _discard(rows, network) + _disk(rows, file_system) + _cold(rows, file_system)
         mine += _tree(rows, session.options.files)
+        if network is session.networks[0]:
+            mine += _other_settings(session, network)
         for target in mine:
             target.network = network.title()
+            if network.congestion not in SHORT_PATH:
+                target.network += "; haul chooses its own"
         found += mine
     return found + _beyond(Rows(session.of(session.networks[0]))) + [_memory(session.results)]
 
@@ -127,10 +132,10 @@ class Rows:
         ]
         return max(floors, key=speed, default=None)
 
-    def iperf3(self):
-        """With the congestion control that haul chooses."""
-        same = (self.get(f"iperf3-{name}") for name in SHORT_PATH)
-        return next(filter(None, same), self.get("iperf3"))
+    def iperf3(self, name):
+        """With the congestion control that haul chooses: `iperf3`, or `iperf3-skip`."""
+        same = (self.get(f"{name}-{congestion}") for congestion in SHORT_PATH)
+        return next(filter(None, same), self.get(name))
 
 
 def _discard(rows, network) -> list:
@@ -148,9 +153,33 @@ def _discard(rows, network) -> list:
         found.append(_faster(f"{start} / bare sendfile", ours, bare, 0.92))
         for set_so, limit in limits:
             found.append(_faster(f"{start} / best mover, {set_so}", ours, best, limit))
-        iperf3 = rows.iperf3()
-        found.append(_faster(f"{start} / iperf3 -l 1M, the same control", ours, iperf3, 0.85))
+        skips = rows.iperf3("iperf3-skip")
+        text = f"{start} / iperf3 --skip-rx-copy, the same control"
+        found.append(_faster(text, ours, skips, 0.85))
+        # What the others do with the bytes, and so the same work.
+        copies = rows.get(f"haul-{way}-clear-none-copy-discard")
+        start += ", receiver copies"
+        for set_so, limit in limits:
+            found.append(_faster(f"{start} / best mover, {set_so}", copies, best, limit))
+        iperf3 = rows.iperf3("iperf3")
+        found.append(_faster(f"{start} / iperf3 -l 1M, the same control", copies, iperf3, 0.85))
     return found
+
+
+def _other_settings(session, network) -> list:
+    """The promises of large files on other file systems, and from memory as it comes."""
+    found = []
+    for setting in session.settings:
+        if setting.key == OWN:
+            continue
+        rows, shown = Rows(session.of(network, setting.key)), setting.file_system
+        if not setting.touched:
+            shown += " from memory as it comes,"
+        if Scenario.DISK in setting.scenarios:
+            found += _disk(rows, shown)
+        if Scenario.COLD in setting.scenarios:
+            found += _cold(rows, shown)
+    return [target for target in found if target.value is not None]
 
 
 def _disk(rows, file_system) -> list:

@@ -8,6 +8,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from compare import settings
 from compare.host import mount_of
 
 BLOCK_BYTES = 1 << 20
@@ -24,11 +25,14 @@ CANDIDATES = ("/var/tmp", "/tmp", "/home", "/srv", "/data", "/scratch", "/mnt")
 class Workspace:
     """Makes everything below one fresh directory, and removes that directory at the end."""
 
-    def __init__(self, parent, size_bytes: int, tree_files: int, trees_a_round: int, rounds: int):
+    def __init__(
+        self, parent, size_bytes: int, tree_files: int, trees_a_round: int, rounds: int, images=0
+    ):
         self.size_bytes, self.tree_files = size_bytes, tree_files
         parent = Path(parent) if parent else roomiest_parent()
         self.tree_bytes = tree_files * TREE_FILE_BYTES
         needed = 2 * size_bytes + (1 + trees_a_round) * self.tree_bytes + size_bytes // 10
+        needed += images * settings.image_bytes(size_bytes)
         found = shutil.disk_usage(parent).free
         trees_later = trees_a_round * (rounds - 1) * self.tree_bytes
         self.keeps_all_trees = found // 2 >= needed + trees_later
@@ -47,9 +51,30 @@ class Workspace:
         self.source_sha256 = ""
         self.servers, self.trees_removed_at = 0, None
         self.tree = self.source.parent / TREE_NAME
+        self.images = []
 
     def remove(self) -> None:
+        for image in self.images:
+            image.remove()
         shutil.rmtree(self.root, ignore_errors=True)
+
+    def add_image(self, kind: str):
+        """The setting of a file system in an image file; it holds the source, and the targets."""
+        image = settings.Image(kind, self.root, settings.image_bytes(self.size_bytes))
+        self.images.append(image)
+        image.make()
+        for folder in (self.source_in(image.folder).parent, image.folder / "targets"):
+            folder.mkdir()
+        with open(self.source_in(image.folder), "wb") as copy, open(self.source, "rb") as source:
+            shutil.copyfileobj(source, copy, BLOCK_BYTES)
+            copy.flush()
+            os.fsync(copy.fileno())
+        shown = f"{settings.file_system_of(image.folder)} (image)"
+        return settings.Setting(kind, shown, settings.LARGE_FILES, True, image.folder)
+
+    def source_in(self, folder) -> Path:
+        """The source on a setting's file system; without a folder, on the directory's own."""
+        return (folder or self.root) / "source" / FILE_NAME
 
     def make_source(self) -> None:
         """Random bytes, every block allocated, on the disk before anything is measured."""
@@ -80,16 +105,16 @@ class Workspace:
             for file in folder.iterdir():
                 file.read_bytes()
 
-    def warm_source(self) -> None:
+    def warm_source(self, folder=None) -> None:
         """Reads the whole source, so that it is in the page cache."""
         buffer = bytearray(BLOCK_BYTES)
-        with open(self.source, "rb", buffering=0) as file:
+        with open(self.source_in(folder), "rb", buffering=0) as file:
             while file.readinto(buffer):
                 pass
 
-    def fresh_target(self, name: str, owner) -> Path:
+    def fresh_target(self, name: str, owner, on=None) -> Path:
         """An empty directory for one run, given to the user a server drops to."""
-        folder = self.targets / name
+        folder = (on or self.root) / "targets" / name
         folder.mkdir()
         if owner:
             user = pwd.getpwnam(owner)
@@ -99,7 +124,7 @@ class Workspace:
     def remove_target(self, folder: Path) -> None:
         """Removes a run's target and lets the file system finish that before the next run."""
         shutil.rmtree(folder, ignore_errors=True)
-        self._commit()
+        self._commit(folder.parent)
 
     def keep_target(self, folder: Path) -> None:
         """Leaves a run's tree where it is until the last one has ended, of the session or, where
@@ -117,12 +142,12 @@ class Workspace:
             return
         for folder in self.kept.iterdir():
             shutil.rmtree(folder, ignore_errors=True)
-        self._commit()
+        self._commit(self.root)
         self.trees_removed_at = time.monotonic()
 
-    def _commit(self) -> None:
+    def _commit(self, folder) -> None:
         """Lets the file system write down what was removed; files of others are not waited for."""
-        descriptor = os.open(self.root, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -1,7 +1,8 @@
 """Bare pairs of engines without protocol: an example of `crates/datapath`, both ends in one.
 
 What the engines do without haul's protocol, spans and digests is the floor that its targets stand
-on. A pair's congestion control is cubic, or reno where cubic may not be chosen, as haul's is.
+on. A pair's congestion control is that of the network, as haul's is: where that is neither cubic
+nor reno, cubic, or reno where cubic may not be chosen.
 """
 
 import json
@@ -9,7 +10,7 @@ import os
 
 from compare import packages
 from compare.measure import RunFailed
-from compare.networks import short_path_congestion
+from compare.networks import SHORT_PATH, short_path_congestion
 from movers.mover import Mover, NotHere, Role, Row, Scenario
 
 # To the disk; the best of them counts. All that can write a file faster than read and write.
@@ -23,7 +24,7 @@ DISK_PAIRS = (
 
 class Bare(Mover):
     name = "bare"
-    in_every_network = False  # It names its congestion control itself.
+    in_every_network = False  # It is a floor: the first tables have it.
 
     def lacking(self):
         path = self.options.bare
@@ -47,7 +48,9 @@ class Bare(Mover):
         return rows
 
     def _row(self, name, pair, checks, words) -> Row:
-        congestion = short_path_congestion()
+        congestion = self.network.congestion
+        if congestion not in SHORT_PATH:
+            congestion = short_path_congestion()
 
         def command(place):
             program = packages.find(self.options.bare) or self.options.bare
@@ -65,6 +68,8 @@ class Bare(Mover):
             command,
             makes_durable=True,
             read_report=read_report,
+            congestion=congestion,
+            receiver="copies" if "crc" in words else "discards in the socket",
         )
 
 

@@ -101,7 +101,7 @@ class Beyond(Haul):
     def _beyond_row(self, name, source, size_bytes) -> Row:
         def command(place):
             # The target's name too, as that of zeros would be `zero:SIZE`.
-            target = f"{self.url}/targets/{place.target.parent.name}/{place.target.name}"
+            target = f"{self.url}/{place.folder_served()}/{place.target.name}"
             push = [self.options.haul, "push", str(place.source), target, "--json"]
             return [*self.words_before(), *push]
 
@@ -134,6 +134,7 @@ class Beyond(Haul):
             rounds_max=ROUNDS_MAX,
             prepare=prepare,
             look_after=look_after,
+            congestion=self.congestion(),
             note=self._note(),
         )
 

@@ -7,6 +7,7 @@ import time
 
 from compare import servers
 from compare.measure import RunFailed
+from compare.networks import SHORT_PATH, short_path_congestion
 from movers.mover import Mover, Role, Row, Scenario, with_cold
 
 START_S_MAX = 15.0
@@ -14,6 +15,11 @@ PROTECTIONS = {
     "clear-none": (["--protection", "clear", "--digest", "none"], "nothing"),
     "clear": (["--protection", "clear"], "digest of each span"),
     "safe": (["--protection", "safe"], "keyed MAC of each span"),
+    # As iperf3, curl and most others receive: into memory of the program's own.
+    "clear-none-copy": (
+        ["--protection", "clear", "--digest", "none", "--receive-engine", "read-write"],
+        "nothing",
+    ),
 }
 
 
@@ -51,10 +57,9 @@ class Haul(Mover):
 
     def rows(self) -> list:
         rows = []
-        for protection in ("clear-none", "clear", "safe"):
-            rows.append(self._row("push", Scenario.DISCARD, protection))
-        for protection in ("clear-none", "clear", "safe"):
-            rows.append(self._row("pull", Scenario.DISCARD, protection))
+        for way in ("push", "pull"):
+            for protection in ("clear-none", "clear-none-copy", "clear", "safe"):
+                rows.append(self._row(way, Scenario.DISCARD, protection))
         for protection in ("safe", "clear", "clear-none"):
             rows.append(self._row("push", Scenario.DISK, protection))
         rows.append(self._row("pull", Scenario.DISK, "safe"))
@@ -78,16 +83,23 @@ class Haul(Mover):
             command,
             makes_durable=True,
             read_report=read_report,
+            congestion=self.congestion(),
+            receiver="discards in the socket" if protection == "clear-none" else "copies",
         )
+
+    def congestion(self) -> str:
+        """What haul chooses on a short path: it leaves cubic and reno as they are."""
+        own = self.network.congestion
+        return own if own in SHORT_PATH else short_path_congestion()
 
     def _push(self, place) -> list:
         if place.target is None:
             return [str(place.source), f"{self.url}/null:"]
-        return [str(place.source), f"{self.url}/targets/{place.target.parent.name}/"]
+        return [str(place.source), f"{self.url}/{place.folder_served()}/"]
 
     def _pull(self, place) -> list:
         target = "null:" if place.target is None else str(place.target.parent)
-        return [f"{self.url}/source/{place.source.name}", target]
+        return [f"{self.url}/{place.source_served()}", target]
 
 
 def read_report(stdout: str, place) -> dict:

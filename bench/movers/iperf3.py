@@ -1,11 +1,20 @@
-"""iperf3, memory to memory: what the wire gives a program that copies. No file is moved."""
+"""iperf3, memory to memory: what the wire gives. No file is moved.
+
+Its receiver copies what comes into memory of its own. From 3.17 on it can throw it away in the
+socket instead (`--skip-rx-copy`), which is a row of its own: haul's receiver that discards is
+compared with that one, haul's receiver that copies with the other.
+"""
 
 import json
+import subprocess
 
 from compare import packages, servers
 from compare.measure import RunFailed
-from compare.networks import short_path_congestion
+from compare.networks import SHORT_PATH, short_path_congestion
 from movers.mover import Mover, Role, Row, Scenario
+
+SKIP = "--skip-rx-copy"
+DISCARDS = "discards in the socket"
 
 
 class Iperf3(Mover):
@@ -21,13 +30,18 @@ class Iperf3(Mover):
         self.server = servers.launch_on_free_port(command, env, folder)
 
     def rows(self) -> list:
-        rows = [self._row("iperf3", [])]
-        chosen = short_path_congestion()  # As haul chooses it.
-        if chosen != self.network.congestion:
-            rows.append(self._row(f"iperf3-{chosen}", ["-C", chosen]))
+        controls = [("", [], "")]
+        if self.network.congestion not in SHORT_PATH:  # As haul chooses it.
+            chosen = short_path_congestion()
+            controls.append((f"-{chosen}", ["-C", chosen], chosen))
+        rows = []
+        for ending, words, congestion in controls:
+            rows.append(self._row(f"iperf3{ending}", words, "copies", congestion))
+            if can_skip():
+                rows.append(self._row(f"iperf3-skip{ending}", [*words, SKIP], DISCARDS, congestion))
         return rows
 
-    def _row(self, name, words) -> Row:
+    def _row(self, name, words, receiver, congestion) -> Row:
         def command(place):
             ends = ["-c", "127.0.0.1", "-p", str(self.server.port)]
             amount = ["-l", "1M", "-n", str(place.size_bytes)]
@@ -43,7 +57,18 @@ class Iperf3(Mover):
             read_report=read_report,
             own_clock=True,
             note="own clock: without the set-up of its test",
+            congestion=congestion,
+            receiver=receiver,
         )
+
+
+def can_skip() -> bool:
+    """Whether this iperf3 can receive without a copy."""
+    program = packages.find("iperf3")
+    if program is None:
+        return False
+    done = subprocess.run([program, "--help"], capture_output=True, text=True)
+    return SKIP in done.stdout + done.stderr
 
 
 def read_report(stdout: str, place) -> dict:

@@ -18,7 +18,7 @@ class Lftp(NginxCurl):
 
     def rows(self) -> list:
         def command(place):
-            url = f"http://127.0.0.1:{self.server.port}/source/{place.source.name}"
+            url = f"http://127.0.0.1:{self.server.port}/{place.source_served()}"
             script = f"set cmd:fail-exit yes; pget -n 4 {url} -o {place.target}; exit"
             return [packages.find("lftp"), "--norc", "-c", script]
 

@@ -40,6 +40,15 @@ class Place:
     source: object  # A path, or the words `zero:SIZE`.
     size_bytes: int
     target: Optional[Path]  # The new file or directory; None when the bytes are thrown away.
+    root: Optional[Path] = None  # The directory that servers serve.
+
+    def source_served(self) -> str:
+        """The source's path, as a server names it."""
+        return str(self.source.relative_to(self.root))
+
+    def folder_served(self) -> str:
+        """The path of the directory of the target, as a server names it."""
+        return str(self.target.parent.relative_to(self.root))
 
 
 @dataclass(frozen=True)
@@ -58,6 +67,8 @@ class Row:
     read_report: Optional[Callable[[str, Place], dict]] = None  # From what the client printed.
     own_clock: bool = False  # Rates come from the report's seconds, not from the process's life.
     note: str = ""
+    congestion: str = ""  # Of a mover that chooses its own; otherwise it has its network's.
+    receiver: str = "copies"  # What becomes of the bytes where they are thrown away.
     twin: str = ""  # Of a cold row the same row from a warm source.
     source: Optional[object] = None  # A source of its own: a path or `zero:SIZE`,
     size_bytes: int = 0  # and its size.

@@ -63,7 +63,7 @@ class NginxCurl(Mover):
     def _row(self, name, scenario) -> Row:
         def command(place):
             output = str(place.target or "/dev/null")
-            url = f"http://127.0.0.1:{self.server.port}/source/{place.source.name}"
+            url = f"http://127.0.0.1:{self.server.port}/{place.source_served()}"
             return [packages.find("curl"), "--silent", "--show-error", "--fail", "-o", output, url]
 
         return Row(name, scenario, Role.PEER, "curl from nginx", "nothing", command)

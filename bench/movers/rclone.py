@@ -52,7 +52,7 @@ class RcloneHttp(_Rclone):
 
     def rows(self) -> list:
         def source(place):
-            return [f":http:source/{place.source.name}"]
+            return [f":http:{place.source_served()}"]
 
         def ends(place):
             return [*source(place), str(place.target)]
@@ -78,7 +78,7 @@ class RcloneSftp(_Rclone):
 
     def rows(self) -> list:
         def ends(place):
-            target = f":sftp:targets/{place.target.parent.name}/{place.target.name}"
+            target = f":sftp:{place.folder_served()}/{place.target.name}"
             return [str(place.source), target]
 
         server = "to rclone serve sftp"

@@ -52,15 +52,15 @@ class Rsync(Mover):
         def command(place):
             remote = f"rsync://127.0.0.1:{self.server.port}/files"
             options = ["--whole-file"] + ([] if place.target else ["--write-devices"])
-            ends = [f"{remote}/source/{place.source.name}", str(place.target or "/dev/null")]
+            ends = [f"{remote}/{place.source_served()}", str(place.target or "/dev/null")]
             if not pull:
-                target = f"targets/{place.target.parent.name}/{place.target.name}"
+                target = f"{place.folder_served()}/{place.target.name}"
                 ends = [str(place.source), f"{remote}/{target}"]
             if scenario is Scenario.TREE:
                 options = ["--archive", "--whole-file"]
-                ends = [f"{remote}/source/{place.source.name}", str(place.target.parent)]
+                ends = [f"{remote}/{place.source_served()}", str(place.target.parent)]
                 if not pull:
-                    ends = [str(place.source), f"{remote}/targets/{place.target.parent.name}/"]
+                    ends = [str(place.source), f"{remote}/{place.folder_served()}/"]
             return [packages.find("rsync"), *options, *ends]
 
         return Row(

@@ -49,9 +49,9 @@ class XRootD(Mover):
 
         def command(place):
             remote = f"root://127.0.0.1:{self.server.port}//"
-            ends = [f"{remote}source/{place.source.name}", str(place.target or "/dev/null")]
+            ends = [f"{remote}{place.source_served()}", str(place.target or "/dev/null")]
             if not pull:
-                target = f"targets/{place.target.parent.name}/{place.target.name}"
+                target = f"{place.folder_served()}/{place.target.name}"
                 ends = [str(place.source), f"{remote}{target}"]
             options = ["--force", "--silent"]
             if scenario is Scenario.TREE:  # It makes the directory `tree` itself.

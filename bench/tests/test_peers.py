@@ -5,6 +5,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -20,11 +21,12 @@ sys.dont_write_bytecode = True
 BENCH = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(BENCH))
 
-from compare import measure, networks, packages, page_cache, session, targets  # noqa: E402
+from compare import measure, networks, packages, page_cache, report, session  # noqa: E402
+from compare import settings, targets  # noqa: E402
 from compare.memory_limit import MemoryLimit, NoLimit  # noqa: E402
 from compare.session import RowResult, Sample, Session  # noqa: E402
 from compare.workspace import TREE_FILE_BYTES, Workspace  # noqa: E402
-from movers import GIVEN, beyond  # noqa: E402
+from movers import GIVEN, beyond, etransfer, iperf3  # noqa: E402
 from movers.mover import Role, Row, Scenario, with_cold  # noqa: E402
 
 FAKE = BENCH / "tests" / "fake_haul.py"
@@ -48,7 +50,8 @@ def run_peers(folder, *words, **environment):
     out = Path(folder) / "out.json"
     command = [sys.executable, str(BENCH / "peers"), "--size", "2M", "--files", "60", "--haul"]
     command.append(str(FAKE))
-    command += ["--dir", str(folder), "--json", str(out), "--congestion", "system", *words]
+    command += ["--dir", str(folder), "--json", str(out), "--congestion", "system"]
+    command += ["--file-systems", "own", *words]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120
     )
@@ -58,6 +61,7 @@ def run_peers(folder, *words, **environment):
 def session_of(results, *where):
     made = Session.__new__(Session)
     made.networks, made.results = list(where) or [SYSTEM], results
+    made.settings = [settings.Setting(settings.OWN, "disk", frozenset(Scenario), True)]
     made.options = SimpleNamespace(files=20_000, all=False, rounds=5)
     return made
 
@@ -116,14 +120,19 @@ class Targets(unittest.TestCase):
         ]
         self.assertEqual(bare, ["met", "met"])
 
-    def test_iperf3_is_compared_with_the_congestion_control_that_haul_chooses(self):
+    def test_iperf3_is_compared_with_the_congestion_control_and_the_receiver_of_haul(self):
         results = [
-            result("haul-push-clear-none-discard", Scenario.DISCARD, Role.HAUL, [1.0]),
+            result("haul-push-clear-none-discard", Scenario.DISCARD, Role.HAUL, [0.5]),
+            result("iperf3-skip-cubic", Scenario.DISCARD, Role.REFERENCE, [0.5]),
+            result("haul-push-clear-none-copy-discard", Scenario.DISCARD, Role.HAUL, [1.0]),
             result("iperf3", Scenario.DISCARD, Role.REFERENCE, [4.0]),
             result("iperf3-cubic", Scenario.DISCARD, Role.REFERENCE, [0.8]),
         ]
-        target = self.found(results, "warm -> null:, push, clear without digest / iperf3")
+        start = "warm -> null:, push, clear without digest"
+        target = self.found(results, f"{start}, receiver copies / iperf3")
         self.assertEqual((target.against, target.verdict()), ("iperf3-cubic", "missed"))
+        target = self.found(results, f"{start} / iperf3 --skip-rx-copy")
+        self.assertEqual((target.against, target.verdict()), ("iperf3-skip-cubic", "met"))
 
     def test_references_are_never_the_best_peer_and_failed_rows_have_no_number(self):
         failed = result("broken", Scenario.DISCARD, Role.PEER, [0.01])
@@ -153,6 +162,79 @@ class Targets(unittest.TestCase):
         ]
         memory = self.found(results, "peak memory")
         self.assertEqual((memory.value, memory.verdict()), (65.0, "missed"))
+
+
+class Reports(unittest.TestCase):
+    def shown(self, results, scenario, *where):
+        """The tables of a part, each as its title and its lines."""
+        parts = report._tables(session_of(results, *where), scenario)
+        return dict(zip(parts[::3], parts[1::3])), parts[2::3]
+
+    def made(self, name, role, seconds, congestion, network="system", setting=None):
+        one = result(name, Scenario.DISK, role, seconds, network=network)
+        one.congestion = congestion
+        one.setting = setting or one.setting
+        return one
+
+    def test_a_row_shows_its_median_and_every_round_never_the_best_alone(self):
+        ours = self.made("ours", Role.HAUL, [0.5, 4.0, 1.0], "cubic")
+        rested = self.made("rested", Role.PEER, [2.0, 8.0], "cubic")
+        rested.samples[1].round = 3
+        tables, rounds = self.shown([ours, rested], Scenario.DISK)
+        [table] = tables.values()
+        self.assertIn("| 1.00 (0.25 .. 2.00) |", table)
+        self.assertEqual(
+            rounds[0].splitlines()[2:],
+            ["| ours | 2.00 | 0.25 | 1.00 |", "| rested | 0.50 | - | 0.12 |"],
+        )
+
+    def test_no_table_has_two_congestion_controls_and_the_headline_has_all(self):
+        results = [
+            self.made("ours", Role.HAUL, [1.0], "reno", "reno"),
+            self.made("curl", Role.PEER, [1.0], "reno", "reno"),
+            self.made("cp", Role.LOCAL, [1.0], "", "reno"),
+            self.made("ours", Role.HAUL, [1.0], "cubic"),
+            self.made("curl", Role.PEER, [1.0], "bbr"),
+        ]
+        tables, _rounds = self.shown(results, Scenario.DISK, APART, SYSTEM)
+        movers = [
+            (title.split(";")[0], re.findall(r"^\| (\w+) \[?", table, re.M)[1:])
+            for title, table in tables.items()
+        ]
+        names = [names for _, names in movers]
+        self.assertEqual(names, [["ours", "curl", "cp"], ["ours"], ["curl"]])
+        self.assertIn("reno", movers[0][0])
+        self.assertIn("cubic, which they choose themselves", movers[1][0])
+        self.assertIn("bbr", movers[2][0])
+        with self.assertRaisesRegex(ValueError, "two: congestion"):
+            report._table(results[3:], Scenario.DISK)
+
+    def test_each_row_says_its_file_system_and_no_table_has_two(self):
+        xfs = settings.Setting("xfs", "xfs (image)", settings.LARGE_FILES, True)
+        results = [
+            self.made("ours", Role.HAUL, [1.0], "bbr"),
+            self.made("ours", Role.HAUL, [2.0], "bbr", setting=xfs),
+        ]
+        made = session_of(results)
+        made.settings.append(xfs)
+        tables = report._tables(made, Scenario.DISK)[1::3]
+        for table, name, rate in zip(tables, ("disk", "xfs (image)"), ("1.00", "0.50")):
+            self.assertRegex(table, rf"\| {re.escape(name)} \| {rate}")
+        with self.assertRaisesRegex(ValueError, "two: setting"):
+            report._table(results, Scenario.DISK)
+        self.assertEqual(made.of(SYSTEM, "xfs"), results[1:])
+        self.assertEqual(made.of(SYSTEM), results[:1])
+
+    def test_who_copies_is_said_and_iperf3_has_a_row_of_each_where_it_can(self):
+        options, where = SimpleNamespace(), networks.Network("system", "bbr", {})
+        chosen = networks.short_path_congestion()
+        for can, receivers in ((False, ["copies"]), (True, ["copies", iperf3.DISCARDS])):
+            with mock.patch.object(iperf3, "can_skip", lambda can=can: can):
+                rows = iperf3.Iperf3(options, where).rows()
+            self.assertEqual([row.receiver for row in rows], 2 * receivers)
+            self.assertEqual({row.congestion for row in rows}, {"", chosen})
+        one = RowResult(rows[-1], SimpleNamespace(server=None), "1")
+        self.assertIn(f"| {iperf3.DISCARDS} |", report._table([one], Scenario.DISCARD))
 
 
 class Rounds(unittest.TestCase):
@@ -311,6 +393,26 @@ class Given(unittest.TestCase):
                     if not one.absent:  # A cold row, on a file system that keeps its pages.
                         self.assertTrue(one.equality_checked, one.row.name)
 
+    def test_etransfer_which_refuses_to_be_root_is_nobody_who_owns_the_target(self):
+        for is_root, owner in ((True, "nobody"), (False, None)):
+            made = etransfer.Etransfer(SimpleNamespace(is_root=is_root), SYSTEM)
+            self.assertEqual({row.target_owner for row in made.rows()}, {owner})
+
+    def test_touched_memory_is_not_this_programs_own(self):
+        before = measure.peak_memory_bytes(os.getpid())
+        settings.touch_memory(256 << 20)
+        self.assertLess(measure.peak_memory_bytes(os.getpid()) - before, 32 << 20)
+        with mock.patch.object(session, "touch_memory") as touched:
+            made = session_of([])
+            made.workspace = mock.Mock(size_bytes=7, tree_bytes=5)
+            wanted_of = {Scenario.DISK: [7], Scenario.TREE: [5], Scenario.DISCARD: []}
+            for scenario, wanted in wanted_of.items():
+                touched.reset_mock()
+                row = Row("a", scenario, Role.PEER, "a", "", command=None)
+                for memory in (True, False):
+                    made._prepare(row, settings.Setting("own", "", frozenset(Scenario), memory))
+                self.assertEqual([call.args[0] for call in touched.call_args_list], wanted)
+
     def test_without_a_path_it_is_skipped_by_the_name_of_its_option(self):
         for kind in GIVEN:
             lacking = kind(SimpleNamespace(**{kind.option: None}), SYSTEM).lacking()
@@ -360,7 +462,9 @@ class WholeRun(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(os.listdir(folder), ["out.json"])
         rows = {row["name"]: row for row in numbers["rows"]}
-        self.assertEqual(len(rows), 19)
+        self.assertEqual(len(rows), 21)
+        # To the disk also from memory as it comes: haul's four rows, and cp's.
+        self.assertEqual(sum(row["memory"] == "as it comes" for row in numbers["rows"]), 5)
         for row in rows.values():
             if row["absent"]:  # On a file system that keeps its pages.
                 self.assertEqual(row["scenario"], "cold")
@@ -384,8 +488,24 @@ class WholeRun(unittest.TestCase):
         rows = {row["network"]: row for row in numbers["rows"]}
         self.assertEqual(set(rows), set(found))
         self.assertEqual([len(row["samples"]) for row in rows.values()], [1, 1])
+        self.assertEqual(next(iter(found)), rows[next(iter(found))]["congestion"])
         for title in found.values():
-            self.assertIn(f"### {title}", done.stdout)
+            self.assertRegex(done.stdout, f"\n### (.*; )?{title}")
+
+    def test_large_files_on_a_file_system_of_an_image_are_rows_of_their_own(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = ["--only", "haul-push-safe-disk", "--rounds", "1", "--memory", "touched"]
+            done, numbers = run_peers(folder, *words, "--file-systems", "ext4")
+            self.assertEqual(os.listdir(folder), ["out.json"])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        if numbers["skipped"]:
+            self.assertRegex(numbers["skipped"]["large files on ext4"], "mkfs|losetup|mount")
+            self.skipTest(str(numbers["skipped"]))
+        own, image = numbers["rows"]
+        self.assertEqual(image["file_system"], "ext4 with a journal (image)")
+        self.assertEqual((own["setting"], image["setting"]), ("own", "ext4"))
+        self.assertTrue(image["equality_checked"])
+        self.assertIn("/WORK/ext4/source/", image["command"])
 
     def test_a_changed_byte_fails_the_row(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -422,7 +542,12 @@ class WholeRun(unittest.TestCase):
 
     def test_unknown_names_and_sizes_are_refused(self):
         with tempfile.TemporaryDirectory() as folder:
-            for words in (["--only", "nothing"], ["--size", "2X"], ["--rounds", "0"]):
+            for words in (
+                ["--only", "nothing"],
+                ["--size", "2X"],
+                ["--rounds", "0"],
+                ["--file-systems", "own,ntfs"],
+            ):
                 done, _numbers = run_peers(folder, *words)
                 self.assertEqual(done.returncode, 2, done.stderr)
 
