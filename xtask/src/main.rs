@@ -10,6 +10,7 @@ mod dist;
 mod file_tables;
 mod generate;
 mod lab;
+mod mutants;
 mod prerequisites;
 mod rust_text;
 mod soak;
@@ -38,6 +39,10 @@ usage: cargo xtask COMMAND
   lab NAME [ARGS]  builds haul and runs a trial of lab/, as root: long paths, large files
   soak [NAMES]     runs the long forms of the tests of bad days, or those suites of them, and writes
                    docs/soak.md; an hour, as root
+  mutants [--sample N] [--seed S] [--file TEXT]... [--minutes M]
+                   breaks the code that handles bytes, one place at a time: the tests must notice.
+                   Goes through the files that are not through yet, or those whose path holds TEXT;
+                   --sample draws N mutants of the files that are through
 ";
 
 /// The outcome of a chore.
@@ -72,6 +77,7 @@ fn run(arguments: &[String], root: &Path) -> Result<Outcome> {
         ["bench", rest @ ..] => bench::run(root, rest),
         ["lab", name, rest @ ..] => lab::run(root, name, rest),
         ["soak", names @ ..] => soak::run(root, names),
+        ["mutants", rest @ ..] => mutants::run(root, rest),
         ["help" | "--help" | "-h"] => {
             print!("{USAGE}");
             Ok(Outcome::InOrder)

@@ -4,6 +4,8 @@
 //! clock run afterwards, one after the other. A test that failed beside others runs once more
 //! alone: what passes then counts as passed and is named, as its first failure may be a race.
 //!
+//! When all passed, a sample of mutants (mutants.rs) asks whether the tests still notice them.
+//!
 //! The output of `cargo test` is passed on as it comes. After it stand the reasons of the skipped
 //! tests, and on the last line `N passed, N failed, N skipped`.
 
@@ -15,7 +17,7 @@ use std::process::{ExitStatus, Stdio};
 use anyhow::{Context, Result};
 
 use crate::test_totals::TestTotals;
-use crate::{Outcome, child, prerequisites};
+use crate::{Outcome, child, mutants, prerequisites};
 
 /// The variable that tells `haul_testkit::skip` where to write.
 const SKIP_LOG_VARIABLE: &str = "HAUL_SKIP_LOG";
@@ -43,6 +45,10 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
     }
     if arguments.is_empty() {
         try_again(root, &skip_log, &mut totals)?;
+    }
+    // A mutant says something only when the tests pass without it.
+    if arguments.is_empty() && is_in_order && totals.failures() == 0 {
+        is_in_order = mutants::sample_of_tests(root)? == Outcome::InOrder;
     }
     let skipped = skip_log.read()?;
     let counts = totals.finish(&skipped);

@@ -1,0 +1,178 @@
+//! `cargo xtask mutants`: breaks the code on purpose, one place at a time, and asks the tests.
+//!
+//! A mutant that no test notices survives, and is an offence unless `xtask/mutants.txt` gives a
+//! reason. A run goes file by file and writes each file that is through into that list. A sample
+//! draws from those files only, so every mutant of it was killed before. All work is done on a
+//! copy below `target/mutants`; the tree itself is never changed.
+
+mod arguments;
+mod draw;
+mod record;
+mod scope;
+mod tool;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::Outcome;
+use arguments::Request;
+use record::Record;
+use tool::{Mutant, Verdicts};
+
+/// The file of the reasons and of the files that are through.
+const RECORD: &str = "xtask/mutants.txt";
+/// Mutants that the sample of `cargo xtask test` draws; time ends it before that on a slow host.
+const SAMPLE_OF_TESTS: usize = 8;
+/// Minutes of that sample, the build of the copy included.
+const MINUTES_OF_TESTS: u64 = 2;
+
+/// Runs the mutants that the arguments name.
+pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
+    let request = Request::read(arguments)?;
+    tool::provide(root)?;
+    run_request(root, &request)
+}
+
+/// Runs the sample that belongs to all tests. A host that cannot have cargo-mutants has none.
+pub fn sample_of_tests(root: &Path) -> Result<Outcome> {
+    if let Err(error) = tool::provide(root) {
+        println!("mutants: no sample on this host: {error:#}");
+        return Ok(Outcome::InOrder);
+    }
+    let sample = Request { sample: Some(SAMPLE_OF_TESTS), ..Request::of_minutes(MINUTES_OF_TESTS) };
+    run_request(root, &sample)
+}
+
+fn run_request(root: &Path, request: &Request) -> Result<Outcome> {
+    let deadline = Instant::now() + Duration::from_secs(request.minutes * 60);
+    tool::copy_tree(root)?;
+    let mutants = tool::list(root)?;
+    let mut record = Record::read(root)?;
+    let stale = record.stale(&mutants);
+    for line in &stale {
+        println!("{RECORD}: {line}");
+    }
+    let outcome = match request.sample {
+        Some(count) => run_sample(root, request, count, &mutants, &record, deadline)?,
+        None => run_files(root, request, &mutants, &mut record, deadline)?,
+    };
+    Ok(if stale.is_empty() { outcome } else { Outcome::NotInOrder })
+}
+
+/// Draws mutants of files that are through, and judges them.
+fn run_sample(
+    root: &Path,
+    request: &Request,
+    count: usize,
+    mutants: &[Mutant],
+    record: &Record,
+    deadline: Instant,
+) -> Result<Outcome> {
+    let seed = request.seed.unwrap_or_else(|| draw::seed_of_head(root));
+    let through = record.files_through();
+    let known: Vec<&Mutant> = mutants
+        .iter()
+        .filter(|one| through.contains(one.file.as_str()) && request.takes(&one.file))
+        .filter(|one| !record.is_accepted(one))
+        .collect();
+    let drawn = draw::draw(&known, count, seed);
+    println!("mutants: {} of {} drawn, seed {seed}", drawn.len(), known.len());
+    if drawn.is_empty() {
+        return Ok(Outcome::InOrder);
+    }
+    let verdicts = tool::judge(root, &drawn, deadline)?;
+    let unchanged = record.files_unchanged(root)?;
+    let survivors = verdicts.survivors(&drawn);
+    let (known, new): (Vec<&Mutant>, Vec<&Mutant>) =
+        survivors.into_iter().partition(|one| unchanged.contains(&one.file));
+    print_survivors(&known);
+    if !new.is_empty() {
+        println!("mutants: survivors in files that changed since they were through, no failure:");
+        print_survivors(&new);
+    }
+    println!("mutants: {}", verdicts.sum(drawn.len()));
+    if known.is_empty() {
+        return Ok(Outcome::InOrder);
+    }
+    println!("mutants: a test was weakened: these were killed when their file was last through.");
+    println!("mutants: again: cargo xtask mutants --sample {count} --seed {seed}");
+    Ok(Outcome::NotInOrder)
+}
+
+/// Goes through whole files, as far as the time reaches.
+fn run_files(
+    root: &Path,
+    request: &Request,
+    mutants: &[Mutant],
+    record: &mut Record,
+    deadline: Instant,
+) -> Result<Outcome> {
+    let mut outcome = Outcome::InOrder;
+    let mut left = 0;
+    for file in files_to_do(root, request, mutants, record)? {
+        let of_file: Vec<&Mutant> = mutants.iter().filter(|one| one.file == file).collect();
+        if Instant::now() >= deadline {
+            left += 1;
+            continue;
+        }
+        let verdicts = tool::judge(root, &of_file, deadline)?;
+        let survivors = verdicts.survivors(&of_file);
+        let (accepted, unexplained): (Vec<&Mutant>, Vec<&Mutant>) =
+            survivors.into_iter().partition(|one| record.is_accepted(one));
+        print_survivors(&unexplained);
+        let explained = accepted.len();
+        println!("mutants: {file}: {}, {explained} explained", verdicts.sum(of_file.len()));
+        for one in killed_though_accepted(&verdicts, &of_file, record) {
+            println!("{RECORD}: `{}` is killed and needs no reason any more", one.key);
+            outcome = Outcome::NotInOrder;
+        }
+        if !unexplained.is_empty() {
+            outcome = Outcome::NotInOrder;
+        } else if verdicts.reached() == of_file.len() {
+            record.put_through(root, &file)?;
+        }
+    }
+    if left > 0 {
+        println!("mutants: {left} files not reached in {} minutes; run it again", request.minutes);
+    }
+    Ok(outcome)
+}
+
+/// The files that are to be mutated whole: those named, or all that are not through as they are.
+fn files_to_do(
+    root: &Path,
+    request: &Request,
+    mutants: &[Mutant],
+    record: &Record,
+) -> Result<Vec<String>> {
+    let through = record.files_unchanged(root)?;
+    let mut seen = BTreeSet::new();
+    let mut files = Vec::new();
+    for one in mutants.iter().filter(|one| request.takes(&one.file)) {
+        let is_due = !request.files.is_empty() || !through.contains(&one.file);
+        if is_due && seen.insert(&one.file) {
+            files.push(one.file.clone());
+        }
+    }
+    Ok(files)
+}
+
+fn killed_though_accepted<'a>(
+    verdicts: &Verdicts,
+    of_file: &[&'a Mutant],
+    record: &Record,
+) -> Vec<&'a Mutant> {
+    let accepted = of_file.iter().copied().filter(|one| record.is_accepted(one));
+    accepted.filter(|one| verdicts.killed.contains(&one.name)).collect()
+}
+
+/// Prints each with file, line and column, as cargo-mutants names it.
+fn print_survivors(survivors: &[&Mutant]) {
+    for one in survivors {
+        println!("mutants: survived: {}", one.name);
+        println!("mutants:   as `{}` in {RECORD}, if it cannot be killed", one.key);
+    }
+}
