@@ -654,14 +654,22 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__tuning)
-            opts="-h -V --only --streams --rate --rtt --time --omit --rounds --budget --dir --quick --json --html --help --version"
+            opts="-h -V --only --disks --file-size --streams --rate --rtt --time --omit --rounds --budget --dir --quick --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --only)
-                    COMPREPLY=($(compgen -W "veth wan" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "veth wan storage" -- "${cur}"))
+                    return 0
+                    ;;
+                --disks)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --file-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --streams)

@@ -427,8 +427,11 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l only -d 'Only one of both paths' -r -f -a "veth\t'A pair of virtual interfaces: memory'
-wan\t'An emulated long path'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l only -d 'Only one part' -r -f -a "veth\t'Streams over a pair of virtual interfaces: memory'
+wan\t'Streams over an emulated long path'
+storage\t'Files from two disks over the long path'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l disks -d 'Directories on two disks to compare; without it two image files, one of them bound' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l file-size -d 'The file that leaves each disk; without it 256M, with --quick 8M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l streams -d 'Numbers of streams; without it 1,2,4,8, with --quick 1,4' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l rate -d 'The rate of the long path; without it 1Gbit' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from tuning" -l rtt -d 'The round trip of the long path' -r

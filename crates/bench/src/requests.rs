@@ -91,10 +91,20 @@ pub enum TuningPath {
     Wan,
 }
 
+/// The disks that `haul bench tuning` compares.
+#[derive(Clone, Debug)]
+pub struct StoragePlan {
+    /// Directories on two disks; if empty, two image files are made, one of them bound.
+    pub disks: Vec<PathBuf>,
+    pub file_bytes: u64,
+}
+
 /// The request of `haul bench tuning`.
 #[derive(Clone, Debug)]
 pub struct BenchTuning {
     pub paths: Vec<TuningPath>,
+    /// Two disks before and after tuning, over the long path; `None` leaves them out.
+    pub storage: Option<StoragePlan>,
     pub streams: Vec<u32>,
     pub rate_bits_per_s: u64,
     pub round_trip: Duration,

@@ -6,6 +6,8 @@
 //! clock. What a program was given is no measure of a link: behind a lost segment much waits in the
 //! kernel, and comes at once later.
 
+mod storage;
+mod storage_tables;
 mod tables;
 
 use crate::{
@@ -26,7 +28,10 @@ use haul_scratch::child::{Child, Wanted};
 use haul_transfer::{HaulUrl, Problem, TOKEN_VARIABLE};
 use serde::Serialize;
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::{
+    ffi::OsStr,
+    time::{Duration, Instant},
+};
 
 /// Longest time that a server may take to start, and a push to move its first bytes.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -141,15 +146,23 @@ pub fn run(plan: &BenchTuning, caller: &Caller) -> Result<Results, BenchError> {
     let workshop = Workshop::new(&plan.directory, caller)?;
     let removed = remove_leftovers();
     let mut cells = Vec::new();
-    let steps = workshop.steps(plan.rounds as usize * plan.streams.len() * count_steps(plan));
+    let pushes = plan.rounds as usize * plan.streams.len() * count_steps(plan);
+    let steps = workshop.steps(pushes + storage::count(plan));
     for path in &plan.paths {
         let network = Network::start(plan, *path).map_err(|error| unable(&error))?;
         let bench = Bench { plan, workshop: &workshop, path: *path, steps: &steps };
         let measured = bench.measure(&network.hosts());
         cells.extend(measured.map_err(|error| BenchError::broke_off("tuning", &error))?);
     }
+    let mut stored = None;
+    if let Some(storage) = &plan.storage {
+        let network = Network::start(plan, TuningPath::Wan).map_err(|error| unable(&error))?;
+        let bench = Bench { plan, workshop: &workshop, path: TuningPath::Wan, steps: &steps };
+        let found = storage::measure(&bench, storage, &network.hosts());
+        stored = Some(found.map_err(|error| BenchError::broke_off("tuning", &error))?);
+    }
     drop(steps);
-    Ok(tables::results(plan, &workshop, &cells, &removed))
+    Ok(tables::results(plan, &workshop, &cells, stored.as_ref(), &removed))
 }
 
 fn count_steps(plan: &BenchTuning) -> usize {
@@ -179,7 +192,7 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn measure(&self, hosts: &Hosts<'_>) -> Result<Vec<Cell>> {
-        let (_server, url) = self.serve(hosts)?;
+        let (_server, url) = self.serve(hosts, OsStr::new("null:"))?;
         // What one connection learnt must not slow the next (tcp_no_metrics_save, ip-sysctl.rst).
         hosts.set("ipv4/tcp_no_metrics_save", "1")?;
         let begun = Instant::now();
@@ -205,7 +218,7 @@ impl Bench<'_> {
         Ok(summed_up(cells))
     }
 
-    fn serve(&self, hosts: &Hosts<'_>) -> Result<(Child, HaulUrl)> {
+    fn serve(&self, hosts: &Hosts<'_>, root: &OsStr) -> Result<(Child, HaulUrl)> {
         let name = match self.path {
             TuningPath::Veth => "serve-veth",
             TuningPath::Wan => "serve-wan",
@@ -213,7 +226,7 @@ impl Bench<'_> {
         let words = hosts.far.words();
         let mut child = Child::start_behind(&words, self.workshop.path(), name, |command| {
             let listen = format!("{}:0", hosts.far_address);
-            command.args(["serve", "null:", "--listen", &listen, "--json"]);
+            command.arg("serve").arg(root).args(["--listen", &listen, "--json"]);
         })?;
         let url = |line: &Value| {
             line["url"].as_str().map_or(Wanted::More, |url| Wanted::This(url.to_owned()))
@@ -447,6 +460,7 @@ mod tests {
     fn plan() -> BenchTuning {
         BenchTuning {
             paths: vec![TuningPath::Veth, TuningPath::Wan],
+            storage: None,
             streams: vec![1],
             rate_bits_per_s: 10_000_000_000,
             round_trip: Duration::from_millis(100),

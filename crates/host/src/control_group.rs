@@ -112,6 +112,13 @@ pub struct ReadLimit {
     pub reads_per_s: Option<u64>,
 }
 
+/// Most that is written to a disk in a second; `None` does not limit it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WriteLimit {
+    pub bytes_per_s: Option<u64>,
+    pub writes_per_s: Option<u64>,
+}
+
 /// A version of control groups, with its controller for a kind of limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
@@ -156,8 +163,8 @@ impl ControlGroup {
     /// Says what it needs and what it found.
     pub fn limit_memory(&mut self, bytes: u64) -> Result<(), ControlGroupError> {
         self.limit("memory", "memory", |version| match version {
-            Version::One { .. } => vec![("memory.limit_in_bytes", bytes.to_string())],
-            Version::Two { .. } => vec![("memory.max", bytes.to_string())],
+            Version::One { .. } => vec![("memory.limit_in_bytes".to_owned(), bytes.to_string())],
+            Version::Two { .. } => vec![("memory.max".to_owned(), bytes.to_string())],
         })
     }
 
@@ -171,21 +178,47 @@ impl ControlGroup {
         limit: ReadLimit,
     ) -> Result<(), ControlGroupError> {
         let ReadLimit { bytes_per_s, reads_per_s } = limit;
+        self.limit_disk(device, ["read", "r"], bytes_per_s, reads_per_s)
+    }
+
+    /// Limits writes to a disk from now on, as far as they go past the page cache; may be called
+    /// again.
+    ///
+    /// # Errors
+    /// Says what it needs and what it found.
+    pub fn limit_writes(
+        &mut self,
+        device: DeviceNumber,
+        limit: WriteLimit,
+    ) -> Result<(), ControlGroupError> {
+        let WriteLimit { bytes_per_s, writes_per_s } = limit;
+        self.limit_disk(device, ["write", "w"], bytes_per_s, writes_per_s)
+    }
+
+    /// Limits one direction of a disk, by its words in both versions.
+    fn limit_disk(
+        &mut self,
+        device: DeviceNumber,
+        [word, letter]: [&'static str; 2],
+        bytes_per_s: Option<u64>,
+        requests_per_s: Option<u64>,
+    ) -> Result<(), ControlGroupError> {
         self.limit("blkio", "io", |version| match version {
             // 0 takes a limit away (blkio-controller.rst).
             Version::One { .. } => {
                 let line = |limit: Option<u64>| format!("{device} {}", limit.unwrap_or(0));
                 vec![
-                    ("blkio.throttle.read_bps_device", line(bytes_per_s)),
-                    ("blkio.throttle.read_iops_device", line(reads_per_s)),
+                    (format!("blkio.throttle.{word}_bps_device"), line(bytes_per_s)),
+                    (format!("blkio.throttle.{word}_iops_device"), line(requests_per_s)),
                 ]
             }
             Version::Two { .. } => {
-                let word = |limit: Option<u64>| {
+                let most = |limit: Option<u64>| {
                     limit.map_or_else(|| "max".to_owned(), |limit| limit.to_string())
                 };
-                let (bytes, reads) = (word(bytes_per_s), word(reads_per_s));
-                vec![("io.max", format!("{device} rbps={bytes} riops={reads}"))]
+                let (bytes, requests) = (most(bytes_per_s), most(requests_per_s));
+                let line = format!("{device} {letter}bps={bytes} {letter}iops={requests}");
+                vec![("io.max".to_owned(), line)]
             }
         })
     }
@@ -261,7 +294,7 @@ impl ControlGroup {
         &mut self,
         one: &'static str,
         two: &'static str,
-        values: impl Fn(Version) -> Vec<(&'static str, String)>,
+        values: impl Fn(Version) -> Vec<(String, String)>,
     ) -> Result<(), ControlGroupError> {
         let mut found = Obstacle::Nothing;
         let versions = [Version::One { controller: one }, Version::Two { controller: two }];

@@ -1,7 +1,10 @@
 //! Figures of Park, Noh et al.'s study of tuned hosts, and the rules that decide if they came out.
 
 use super::{Figure, MeasuredBy, Study, missing};
-use haul_report::study_figure::{Judgement, StudyName};
+use haul_report::{
+    spread::Spread,
+    study_figure::{Judgement, StudyName},
+};
 
 const NAME: StudyName =
     StudyName { id: "node-tuning", title: "Tuning a data transfer node (2018)" };
@@ -43,22 +46,21 @@ pub const STORAGE: Figure = Figure {
     study: NAME,
     number: "figure 7",
     shows: "files of 100 GB by a parallel tool (FDT), before and after tuning",
-    rule: "After tuning both kinds of disk are faster.",
+    rule: "After tuning, a file leaves either disk faster than before, in each round.",
     theirs: "Theirs: a hard disk from 3 to 5.6 Gbit/s, NVMe from 7 to 11.6.",
-    command: "",
-    by: MeasuredBy::Nothing("needs two hosts with both kinds of disk; no bench does that yet"),
+    command: "haul bench tuning --only storage",
+    by: MeasuredBy::Tuning,
 };
 
 pub const DELAYS: Figure = Figure {
     study: NAME,
     number: "figure 8",
     shows: "the delay of reads and writes of a hard disk and of NVMe over time",
-    rule: "The delays of NVMe are less than those of the hard disk.",
+    rule: "The faster disk has less delay than the slower one, at the median, for writes and for \
+           reads.",
     theirs: "Theirs are curves; the numbers behind them are not told.",
-    command: "",
-    by: MeasuredBy::Nothing(
-        "needs both kinds of disk; haul probe disk DIR measures the one that is there",
-    ),
+    command: "haul bench tuning --only storage",
+    by: MeasuredBy::Tuning,
 };
 
 const UDP_TRANSPORTS: Figure = Figure {
@@ -133,9 +135,112 @@ pub const TUNED_RATES: [TunedRate; 3] = [
     TunedRate { step: "MTU 9000", streams: 8, gbit_per_s: 98.0 },
 ];
 
+/// Rates of a disk's file before and after tuning, a round each, in Gbit/s.
+#[derive(Clone, Debug)]
+pub struct MeasuredStorage {
+    pub disk: String,
+    pub before: Vec<f64>,
+    pub after: Vec<f64>,
+}
+
+/// The judgement of figure 7.
+#[must_use]
+pub fn judge_storage(found: &[MeasuredStorage], because: Option<&str>) -> Judgement {
+    let is_measured =
+        |one: &MeasuredStorage| !one.before.is_empty() && one.before.len() == one.after.len();
+    if found.len() < 2 || !found.iter().all(is_measured) {
+        return missing(because);
+    }
+    let median = |rates: &[f64]| Spread::of(rates.iter().copied()).map_or(0.0, |one| one.median);
+    let sentence = |one: &MeasuredStorage| {
+        let (before, after) = (median(&one.before), median(&one.after));
+        format!("{} {before:.2} to {after:.2} Gbit/s, {:.1} times", one.disk, after / before)
+    };
+    let sentences: Vec<String> = found.iter().map(sentence).collect();
+    let is_faster = |one: &MeasuredStorage| {
+        one.before.iter().zip(&one.after).all(|(before, after)| before < after)
+    };
+    let words =
+        format!("Before and after tuning: {} (theirs 1.9 and 1.7 times).", sentences.join("; "));
+    Judgement::of_rule(found.iter().all(is_faster), words)
+}
+
+/// Delays of two disks at the median, in microseconds: the slower one first.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredDelays {
+    pub operation: &'static str,
+    pub slower_us: f64,
+    pub faster_us: f64,
+}
+
+/// The judgement of figure 8; `made` says that the bench bound the slower disk itself.
+#[must_use]
+pub fn judge_delays(found: &[MeasuredDelays], made: bool, because: Option<&str>) -> Judgement {
+    if found.len() < 2 {
+        return missing(because);
+    }
+    let one = |one: &MeasuredDelays| {
+        format!(
+            "a {} of 1 MiB takes {:.0} us and {:.0} us",
+            one.operation, one.slower_us, one.faster_us
+        )
+    };
+    let mut words = format!(
+        "On the slower and the faster disk {}.",
+        found.iter().map(one).collect::<Vec<_>>().join(", ")
+    );
+    if made {
+        words += " The slower is bound by this bench: two real disks, named by --disks, tell more.";
+    }
+    Judgement::of_rule(found.iter().all(|one| one.faster_us < one.slower_us), words)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tuning_helps_where_each_disk_is_faster_in_each_round() {
+        let of = |before: &[f64], after: &[f64]| MeasuredStorage {
+            disk: "a disk".to_owned(),
+            before: before.to_vec(),
+            after: after.to_vec(),
+        };
+        let good = of(&[1.0, 1.0], &[2.0, 2.0]);
+        let said = judge_storage(&[good.clone(), good.clone()], None);
+        assert_eq!(said.verdict, Verdict::CameOut);
+        assert!(said.sentence.contains("a disk 1.00 to 2.00 Gbit/s, 2.0 times;"), "{said:?}");
+        for bad in [of(&[1.0, 1.0], &[2.0, 1.0]), of(&[1.0, 3.0], &[2.0, 2.0])] {
+            let both = [[good.clone(), bad.clone()], [bad, good.clone()]];
+            assert!(
+                both.iter().all(|two| judge_storage(two, None).verdict == Verdict::DidNotComeOut)
+            );
+        }
+        let uneven = [of(&[1.0], &[]), of(&[], &[]), of(&[1.0], &[2.0, 3.0])];
+        for missing in uneven {
+            let said = judge_storage(&[good.clone(), missing], Some("needs root"));
+            assert_eq!((said.verdict, &said.sentence[..]), (Verdict::NotMeasured, "needs root"));
+        }
+        assert_eq!(judge_storage(&[good], None).verdict, Verdict::NotMeasured);
+    }
+
+    #[test]
+    fn the_faster_disk_has_less_delay_both_ways() {
+        let of =
+            |operation, slower_us, faster_us| MeasuredDelays { operation, slower_us, faster_us };
+        let both = [of("write", 900.0, 80.0), of("read", 800.0, 90.0)];
+        let said = judge_delays(&both, true, None);
+        assert_eq!(said.verdict, Verdict::CameOut);
+        assert!(said.sentence.contains("a read of 1 MiB takes 800 us and 90 us."), "{said:?}");
+        assert!(said.sentence.contains("bound by this bench"), "{said:?}");
+        assert!(!judge_delays(&both, false, None).sentence.contains("bound by"));
+        for one in [of("read", 80.0, 80.0), of("read", 80.0, 90.0)] {
+            for two in [[both[0], one], [one, both[0]]] {
+                assert_eq!(judge_delays(&two, true, None).verdict, Verdict::DidNotComeOut);
+            }
+        }
+        assert_eq!(judge_delays(&both[..1], true, None).verdict, Verdict::NotMeasured);
+    }
     use haul_report::study_figure::Verdict;
 
     fn measured(default: f64, one: f64, most: f64) -> MeasuredChange {

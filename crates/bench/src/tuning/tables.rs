@@ -7,7 +7,7 @@ use crate::{
         NODE_TUNING, TUNED_RATES,
         node_tuning::{CHANGES, MeasuredChange, judge_change},
     },
-    tuning::{Cell, Step},
+    tuning::{Cell, Step, storage, storage_tables},
     workshop::Workshop,
 };
 use haul_report::{
@@ -24,9 +24,11 @@ pub fn results(
     plan: &BenchTuning,
     workshop: &Workshop,
     cells: &[Cell],
+    stored: Option<&storage::Found>,
     removed: &[String],
 ) -> Results {
-    let measured = cells.iter().any(|cell| cell.gbit_per_s.is_some());
+    let measured = cells.iter().any(|cell| cell.gbit_per_s.is_some())
+        || stored.is_some_and(|found| found.pushes.iter().any(|push| push.refused.is_none()));
     let paths = [("veth", veth_title()), ("wan", wan_title(plan))];
     let sections: Vec<Section> = paths
         .into_iter()
@@ -35,13 +37,21 @@ pub fn results(
             (!of_path.is_empty()).then(|| section(plan, title, &of_path))
         })
         .collect();
-    let mut words = vec![verdict(cells)];
-    words.push(format!(
-        "Real pushes of zeros to null:, clear and without digest, between two network namespaces \
-         of this host; {} s each, after {} s that are left out.",
-        plan.time.as_secs_f64(),
-        plan.omit.as_secs_f64()
-    ));
+    let mut figures = Vec::new();
+    if !plan.paths.is_empty() {
+        figures.push(figure(plan, workshop.host.cores, cells, sections));
+    }
+    figures.extend(stored.into_iter().flat_map(|found| storage_tables::figures(plan, found)));
+    let mut words = Vec::new();
+    if !plan.paths.is_empty() {
+        words.push(verdict(cells));
+        words.push(format!(
+            "Real pushes of zeros to null:, clear and without digest, between two network \
+             namespaces of this host; {} s each, after {} s that are left out.",
+            plan.time.as_secs_f64(),
+            plan.omit.as_secs_f64()
+        ));
+    }
     if !removed.is_empty() {
         words.push(format!("Removed what a killed run had left: {}.", removed.join(", ")));
     }
@@ -51,13 +61,15 @@ pub fn results(
         words,
         facts: host_facts::of_transfers("tuning", &workshop.host),
         sections: Vec::new(),
-        figures: vec![figure(plan, workshop.host.cores, cells, sections)],
+        figures,
         studies: Vec::new(),
         lines: Vec::new(),
         measured,
     };
-    for cell in cells {
-        results.line(cell);
+    cells.iter().for_each(|cell| results.line(cell));
+    if let Some(found) = stored {
+        found.delays.iter().for_each(|delays| results.line(delays));
+        found.pushes.iter().for_each(|push| results.line(push));
     }
     results
 }

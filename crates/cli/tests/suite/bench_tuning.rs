@@ -43,6 +43,40 @@ fn program(place: &Place, words: &[OsString]) -> Haul {
     Haul::start(command)
 }
 
+fn verdict(came_out: bool) -> &'static str {
+    if came_out { "came_out" } else { "did_not_come_out" }
+}
+
+/// Checks the verdicts of figures 7 and 8 against the cells.
+#[track_caller]
+fn disks_are_judged_by_the_cells(figures: &[&Value], cells: &[&Value]) {
+    let of_table = |table: &str| -> Vec<Value> {
+        let of_table = cells.iter().filter(|cell| cell["table"] == table);
+        of_table.map(|cell| (*cell).clone()).collect()
+    };
+    if figures[1]["verdict"] == "not_measured" {
+        assert!(figures[1]["sentence"].as_str().unwrap().contains("needs"), "{}", figures[1]);
+    } else {
+        let rates: Vec<f64> = of_table("storage")
+            .iter()
+            .map(|cell| cell["rounds_gbit_per_s"][0].as_f64().unwrap())
+            .collect();
+        let [slow, slow_tuned, fast, fast_tuned] = rates[..] else { panic!("{rates:?}") };
+        let came_out = slow < slow_tuned && fast < fast_tuned;
+        assert_eq!(figures[1]["verdict"], verdict(came_out), "{rates:?}");
+        let delays = of_table("delays");
+        let of = |at: usize, name: &str| delays[at][name].as_f64().unwrap();
+        let less = |direction: usize| {
+            let (one, other) = (direction, direction + 2);
+            let is_slower = of(one, "gbit_per_s") <= of(other, "gbit_per_s");
+            let (slower, faster) = if is_slower { (one, other) } else { (other, one) };
+            of(faster, "p50_us") < of(slower, "p50_us")
+        };
+        assert_eq!(delays.len(), 4);
+        assert_eq!(figures[2]["verdict"], verdict(less(0) && less(1)), "{delays:?}");
+    }
+}
+
 #[test]
 fn each_step_has_a_rate_or_a_reason_and_the_host_s_settings_stay() {
     if !can_run() {
@@ -91,14 +125,15 @@ fn each_step_has_a_rate_or_a_reason_and_the_host_s_settings_stay() {
     };
     let (one, most) = (rate("jumbo", 1), rate("jumbo", 2));
     let came_out = one > rate("default", 1) && most > one;
-    let figure = &ran.named("figure")[0];
-    assert_eq!(figure["figure"], "figure 6");
-    let verdict = if came_out { "came_out" } else { "did_not_come_out" };
-    assert_eq!(figure["verdict"], verdict, "{figure}");
+    let figures = ran.named("figure");
+    let numbers: Vec<&Value> = figures.iter().map(|figure| &figure["figure"]).collect();
+    assert_eq!(numbers, ["figure 6", "figure 7", "figure 8"]);
+    assert_eq!(figures[0]["verdict"], verdict(came_out), "{}", figures[0]);
+    disks_are_judged_by_the_cells(&figures, &cells);
     assert_eq!(settings(), before);
     assert_eq!(namespaces_of(process), [""; 0]);
     let page = fs::read_to_string(page).unwrap();
-    assert_eq!(page.matches("<svg ").count(), 2);
+    assert_eq!(page.matches("<svg ").count(), 4);
     assert!(page.contains("Figure 6") && page.contains(">2 streams<"), "no scale of streams");
 }
 
@@ -158,6 +193,7 @@ fn what_makes_no_sense_is_said() {
         (["--rate=20Gbit"], "a rate up to 10Gbit"),
         (["--rtt=1m"], "a time up to 2s"),
         (["--time=10ms"], "1 s or more"),
+        (["--disks=/data"], "two directories"),
     ] {
         program(&place, &tuning(&place, &words)).finish().refused(&[needs]);
     }

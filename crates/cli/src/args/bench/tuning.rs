@@ -6,8 +6,8 @@ use crate::args::{
     values::{Period, parse_rate},
 };
 use clap::{Args, ValueEnum};
-use haul_bench::requests::{BenchTuning, TuningPath};
-use haul_transfer::Problem;
+use haul_bench::requests::{BenchTuning, StoragePlan, TuningPath};
+use haul_transfer::{Problem, internals::parse_size};
 use std::{path::PathBuf, time::Duration};
 
 /// Rounds of each measurement, for a median.
@@ -22,6 +22,9 @@ const TIME_MAX: Duration = Duration::from_secs(30 * 60);
 /// window grow to, at a rate that the emulator carries on two cores.
 const RATE_BYTES_PER_S: u64 = 1_000_000_000 / 8;
 const ROUND_TRIP: Duration = Duration::from_millis(100);
+/// The file that leaves each disk, in bytes.
+const FILE_BYTES: u64 = 256 << 20;
+const QUICK_BYTES: u64 = 8 << 20;
 /// Fastest link of the emulator; the longest round trip is below.
 const RATE_BYTES_PER_S_MAX: u64 = 10_000_000_000 / 8;
 const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
@@ -33,15 +36,22 @@ const ROUND_TRIP_MAX: Duration = Duration::from_secs(2);
 /// are. Each step adds a change to those before: MTU 1500 and the buffers of distributions, MTU
 /// 9000, buffers for the bandwidth-delay product, BBR, pacing by fq. Measured are real pushes of
 /// zero:SIZE to null:, without protection or digests, as "Science DMZ data transfer node tuning"
-/// did with iperf.
+/// did with iperf. Then a file goes over the long path from each of two disks, before and after the
+/// hosts are tuned, and the delays of both disks are measured.
 ///
 /// Needs root, ip(8), nsenter(1) and TUN devices. Settings are changed in the namespaces only: the
 /// host's own stay as they are. What a killed run left is removed by the next.
 #[derive(Debug, Args)]
 pub struct LowBenchTuning {
-    /// Only one of both paths
-    #[arg(long, value_name = "PATH")]
-    pub only: Option<LowTuningPath>,
+    /// Only one part
+    #[arg(long, value_name = "PART")]
+    pub only: Option<LowTuningPart>,
+    /// Directories on two disks to compare; without it two image files, one of them bound
+    #[arg(long, value_name = "DIR,DIR", value_delimiter = ',')]
+    pub disks: Vec<PathBuf>,
+    /// The file that leaves each disk; without it 256M, with --quick 8M
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub file_size: Option<u64>,
     /// Numbers of streams; without it 1,2,4,8, with --quick 1,4
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=16))]
@@ -74,22 +84,15 @@ pub struct LowBenchTuning {
     pub output: LowResults,
 }
 
-/// Path between the two hosts.
+/// A part of the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LowTuningPath {
-    /// A pair of virtual interfaces: memory
+pub enum LowTuningPart {
+    /// Streams over a pair of virtual interfaces: memory
     Veth,
-    /// An emulated long path
+    /// Streams over an emulated long path
     Wan,
-}
-
-impl From<LowTuningPath> for TuningPath {
-    fn from(path: LowTuningPath) -> Self {
-        match path {
-            LowTuningPath::Veth => Self::Veth,
-            LowTuningPath::Wan => Self::Wan,
-        }
-    }
+    /// Files from two disks over the long path
+    Storage,
 }
 
 impl LowBenchTuning {
@@ -114,9 +117,22 @@ impl LowBenchTuning {
         }
         let quick = |full, quick| if self.quick { quick } else { full };
         let streams: &[u32] = if self.quick { &[1, 4] } else { &[1, 2, 4, 8] };
-        let both = vec![TuningPath::Veth, TuningPath::Wan];
+        let has = |part| self.only.is_none_or(|only| only == part);
+        let paths =
+            [(LowTuningPart::Veth, TuningPath::Veth), (LowTuningPart::Wan, TuningPath::Wan)];
+        let paths = paths.into_iter().filter(|(part, _)| has(*part)).map(|(_, path)| path);
+        let file_bytes =
+            self.file_size.unwrap_or(if self.quick { QUICK_BYTES } else { FILE_BYTES });
+        if file_bytes == 0 || !matches!(self.disks.len(), 0 | 2) {
+            let needs = "two directories, and a file of some bytes";
+            let found = format!("{} directories, {file_bytes} bytes", self.disks.len());
+            let hint = "write it like --disks /hdd,/nvme --file-size 1G";
+            return Err(usage_problem("cannot take --disks", needs, &found, hint));
+        }
+        let storage = StoragePlan { disks: self.disks.clone(), file_bytes };
         Ok(BenchTuning {
-            paths: self.only.map_or(both, |only| vec![only.into()]),
+            paths: paths.collect(),
+            storage: has(LowTuningPart::Storage).then_some(storage),
             streams: if self.streams.is_empty() { streams.into() } else { self.streams.clone() },
             rate_bits_per_s: rate * 8,
             round_trip: self.rtt.0,
