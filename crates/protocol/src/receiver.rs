@@ -25,6 +25,9 @@ use alloc::{
     vec::Vec,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// A receiver's answer to an offer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
