@@ -170,7 +170,7 @@ impl StudyFigure {
             escaped(&capital(self.number)),
             verdict.class(),
             verdict.words(),
-            escaped(&closed(sentence))
+            escaped(&capital(&closed(sentence)))
         )
     }
 

@@ -154,7 +154,7 @@ pub fn judge_storage(found: &[MeasuredStorage], because: Option<&str>) -> Judgem
     let median = |rates: &[f64]| Spread::of(rates.iter().copied()).map_or(0.0, |one| one.median);
     let sentence = |one: &MeasuredStorage| {
         let (before, after) = (median(&one.before), median(&one.after));
-        format!("{} {before:.2} to {after:.2} Gbit/s, {:.1} times", one.disk, after / before)
+        format!("{} {before:.3} to {after:.3} Gbit/s, {:.1} times", one.disk, after / before)
     };
     let sentences: Vec<String> = found.iter().map(sentence).collect();
     let is_faster = |one: &MeasuredStorage| {
@@ -209,7 +209,7 @@ mod tests {
         let good = of(&[1.0, 1.0], &[2.0, 2.0]);
         let said = judge_storage(&[good.clone(), good.clone()], None);
         assert_eq!(said.verdict, Verdict::CameOut);
-        assert!(said.sentence.contains("a disk 1.00 to 2.00 Gbit/s, 2.0 times;"), "{said:?}");
+        assert!(said.sentence.contains("a disk 1.000 to 2.000 Gbit/s, 2.0 times;"), "{said:?}");
         for bad in [of(&[1.0, 1.0], &[2.0, 1.0]), of(&[1.0, 3.0], &[2.0, 2.0])] {
             let both = [[good.clone(), bad.clone()], [bad, good.clone()]];
             assert!(
