@@ -12,11 +12,12 @@ usage: cargo xtask bench peers [ARGS]
 Builds the release binaries and runs bench/peers: haul beside nginx and curl, GridFTP, XRootD,
 rsync, rclone, lftp, scp, tar | nc, iperf3, cp, and the engines without a protocol; beside FDT,
 bbcp, etransfer, mscp and WDT where their paths are given. Same files, same sync, interleaved, each
-row as the system is set and once more with cubic for all. It takes about 25 minutes and 20 GB of
-disk.
+row with cubic or reno for all and once more as the system is set; large files on ext4 and xfs too.
+It takes about 25 minutes and 30 GB of disk.
 
-As root it installs missing peers (--install), and makes the network namespace of the second kind
-and the control group of a file larger than memory; without root these are skipped with a reason.
+As root it installs missing peers (--install), and makes the network namespace of one congestion
+control for all, the file systems in images and the control group of a file larger than memory;
+without root these are skipped with a reason.
 The report goes to bench/reports/DATE-peers.md and ends with haul's targets; of a part (--only,
 --quick) only to standard output. Exit status: 0 when every row that could be run gave its numbers.
 
