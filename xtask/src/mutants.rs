@@ -85,9 +85,7 @@ fn run_sample(
     }
     let verdicts = tool::judge(root, &drawn, deadline)?;
     let unchanged = record.files_unchanged(root)?;
-    let survivors = verdicts.survivors(&drawn);
-    let (known, new): (Vec<&Mutant>, Vec<&Mutant>) =
-        survivors.into_iter().partition(|one| unchanged.contains(&one.file));
+    let (known, new) = by_what_they_say(verdicts.survivors(&drawn), &unchanged);
     print_survivors(&known);
     if !new.is_empty() {
         println!("mutants: survivors in files that changed since they were through, no failure:");
@@ -100,6 +98,15 @@ fn run_sample(
     println!("mutants: a test was weakened: these were killed when their file was last through.");
     println!("mutants: again: cargo xtask mutants --sample {count} --seed {seed}");
     Ok(Outcome::NotInOrder)
+}
+
+/// Parts survivors of a sample: first those that say that a test was weakened, then those of files
+/// that changed, whose mutants nobody has seen yet.
+fn by_what_they_say<'a>(
+    survivors: Vec<&'a Mutant>,
+    unchanged: &BTreeSet<String>,
+) -> (Vec<&'a Mutant>, Vec<&'a Mutant>) {
+    survivors.into_iter().partition(|one| unchanged.contains(&one.file))
 }
 
 /// Goes through whole files, as far as the time reaches.
@@ -174,5 +181,32 @@ fn print_survivors(survivors: &[&Mutant]) {
     for one in survivors {
         println!("mutants: survived: {}", one.name);
         println!("mutants:   as `{}` in {RECORD}, if it cannot be killed", one.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Case of a random gate: a change of another file must not fail for what it did not touch.
+    #[test]
+    fn a_survivor_of_a_sample_fails_it_only_where_the_file_is_as_it_was() {
+        let names = ["a.rs:1:1: delete ! in f", "b.rs:1:1: delete ! in f"].map(str::to_owned);
+        let all = tool::with_keys(names);
+        let unchanged = BTreeSet::from(["a.rs".to_owned()]);
+        let (weakened, new) = by_what_they_say(all.iter().collect(), &unchanged);
+        assert_eq!((weakened, new), (vec![&all[0]], vec![&all[1]]));
+    }
+
+    #[test]
+    fn a_killed_mutant_needs_no_reason_any_more() {
+        let all = tool::with_keys(["a.rs:1:1: delete ! in f".to_owned()]);
+        let of_file: Vec<&Mutant> = all.iter().collect();
+        let text = "survivor a.rs: delete ! in f\n    Both answers are the same here.\n";
+        let record = Record::of(text).unwrap();
+        let mut verdicts = Verdicts::default();
+        assert!(killed_though_accepted(&verdicts, &of_file, &record).is_empty());
+        verdicts.killed.insert(all[0].name.clone());
+        assert_eq!(killed_though_accepted(&verdicts, &of_file, &record), of_file);
     }
 }

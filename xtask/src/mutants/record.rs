@@ -33,7 +33,8 @@ impl Record {
         Record::of(&text.with_context(|| format!("cannot read {RECORD}"))?)
     }
 
-    fn of(text: &str) -> Result<Record> {
+    /// Reads the text of a record.
+    pub fn of(text: &str) -> Result<Record> {
         let mut record = Record::default();
         let mut open: Option<String> = None;
         for (at, line) in text.lines().enumerate() {
