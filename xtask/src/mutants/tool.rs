@@ -203,6 +203,9 @@ pub fn judge(root: &Path, mutants: &[&Mutant], deadline: Instant) -> Result<Verd
         bail!("cargo-mutants ended with status {status}:\n{said}");
     }
     let report = report.join("mutants.out");
+    if is_out_of_time && !report.join("mutants.json").exists() {
+        return Ok(Verdicts::default());
+    }
     let found = mutants_of(&fs::read(report.join("mutants.json")).unwrap_or_default())?.len();
     if found != mutants.len() {
         bail!("cargo-mutants took {found} mutants, asked for {}", mutants.len());
