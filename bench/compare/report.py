@@ -241,7 +241,8 @@ def _note(result) -> str:
         if "witness_resident" in report:
             lowest = min(sample.report["witness_resident"] for sample in result.samples)
             parts.append(f"of another program's file {lowest:.0%} still cached")
-        if report.get("copied_bytes"):
+        meant = result.row.scenario is Scenario.DISCARD and result.row.receiver == "copies"
+        if report.get("copied_bytes") and not meant:
             parts.append(f"the kernel copied {report['copied_bytes']} bytes in spite of zero-copy")
     if result.setting.key != OWN and result.samples:
         parts.append(f"runs: {len(result.samples)}")

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 import unittest
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
@@ -235,6 +236,11 @@ class Reports(unittest.TestCase):
             self.assertEqual({row.congestion for row in rows}, {"", chosen})
         one = RowResult(rows[-1], SimpleNamespace(server=None), "1")
         self.assertIn(f"| {iperf3.DISCARDS} |", report._table([one], Scenario.DISCARD))
+        ours = result("ours", Scenario.DISCARD, Role.HAUL, [1.0])
+        ours.samples[0].report["copied_bytes"] = 5
+        self.assertNotIn("in spite of", report._note(ours))
+        ours.row = replace(ours.row, receiver=iperf3.DISCARDS)
+        self.assertIn("copied 5 bytes in spite of", report._note(ours))
 
 
 class Rounds(unittest.TestCase):
