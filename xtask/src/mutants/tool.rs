@@ -18,6 +18,7 @@ const TOOLS: &str = "target/tools/cargo-mutants";
 /// The copy of the project that is mutated, and what cargo-mutants says of it.
 const TREE: &str = "target/mutants/tree";
 const REPORT: &str = "target/mutants/report";
+const BUILD: &str = "target/mutants/build";
 /// Seconds after which the tests of one mutant are ended: it runs in a circle, which is noticed.
 const TEST_S_MAX: &str = "120";
 /// Memory of one test program: a loop that a mutant made endless must not take the host's.
@@ -251,11 +252,11 @@ fn runner() -> Vec<String> {
     vec![format!("--cargo-arg=--config={runner}")]
 }
 
-/// Variables that make a verdict the same each time, and share what the tests have built.
+/// Variables that make a verdict the same each time, and keep its builds apart. Cargo tells the copy
+/// from the project by no path but that below their roots, so in one target directory the project's
+/// next test would run what was built of a mutant.
 fn set_variables(root: &Path, command: &mut Command) {
-    if std::env::var_os("CARGO_TARGET_DIR").is_none() {
-        command.env("CARGO_TARGET_DIR", root.join("target"));
-    }
+    command.env("CARGO_TARGET_DIR", root.join(BUILD));
     command.env("PROPTEST_RNG_SEED", "1");
     // A case that a mutant fails is none to keep.
     command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
@@ -278,6 +279,16 @@ mod tests {
         assert_eq!(all[1].key, "a/b.rs: replace < with <= in up_to #2");
         assert_eq!(all[2].key, "a/b.rs: replace <impl X for Y>::at -> Option<u8> with Some(1)");
         assert!(all.iter().all(|one| one.file == "a/b.rs"));
+    }
+
+    /// Case of a test that ran the code of a mutant, which cargo took for the project's own.
+    #[test]
+    fn what_is_built_of_a_mutant_lies_apart_from_what_is_built_of_the_project() {
+        let mut command = Command::new("true");
+        set_variables(Path::new("/project"), &mut command);
+        let directory = command.get_envs().find(|(name, _)| *name == "CARGO_TARGET_DIR");
+        let directory = directory.and_then(|(_, value)| value).map(Path::new);
+        assert_eq!(directory, Some(Path::new("/project/target/mutants/build")));
     }
 
     #[test]
