@@ -252,9 +252,10 @@ fn runner() -> Vec<String> {
     vec![format!("--cargo-arg=--config={runner}")]
 }
 
-/// Variables that make a verdict the same each time, and keep its builds apart. Cargo tells the copy
-/// from the project by no path but that below their roots, so in one target directory the project's
-/// next test would run what was built of a mutant.
+/// Variables that make a verdict the same each time, and keep its builds apart.
+///
+/// Cargo tells packages apart by their paths below the root, which are those of the project: in one
+/// target directory the project's next test would run what was built of a mutant.
 fn set_variables(root: &Path, command: &mut Command) {
     command.env("CARGO_TARGET_DIR", root.join(BUILD));
     command.env("PROPTEST_RNG_SEED", "1");
