@@ -3,6 +3,7 @@
 //! The only crate where unsafe code compiles; one kernel feature a file.
 
 pub mod cachestat;
+pub mod child_usage;
 pub mod congestion;
 pub mod datagrams;
 pub mod file_size_limit;

@@ -1,17 +1,22 @@
 //! `perf_event_open(2)`: the number of system calls that a process makes.
 //!
-//! Counts the tracepoint `raw_syscalls:sys_enter` for the calling thread and for all threads that
-//! it starts afterwards, directly or not. Needs a kernel with tracepoints, a tracefs that this user
-//! may read, and the right to count (root, or CAP_PERFMON and read access to tracefs).
+//! Counts the tracepoint `raw_syscalls:sys_enter`, or that of one call, for the calling thread and
+//! for all threads and processes that it starts afterwards, directly or not. Needs a kernel with
+//! tracepoints, a tracefs that this user may read, and the right to count (root, or CAP_PERFMON and
+//! read access to tracefs).
 
 use std::{
     fs::{self, File},
     io::{self, Read},
     os::fd::{FromRawFd, RawFd},
+    path::{Path, PathBuf},
 };
 
 /// Mount points of tracefs: by itself since Linux 4.1, below debugfs before.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// The tracepoint of all system calls.
+const ALL_CALLS: &str = "raw_syscalls/sys_enter";
 
 /// The type of an event that is a tracepoint (PERF_TYPE_TRACEPOINT of
 /// include/uapi/linux/perf_event.h).
@@ -49,10 +54,30 @@ impl SystemCallCounter {
     /// `NotFound` without tracefs, `PermissionDenied` where this user may not read it or may not
     /// count (perf_event_open(2)).
     pub fn open() -> io::Result<Self> {
+        Self::open_at(&tracefs()?)
+    }
+
+    /// Begins to count as [`Self::open`] does, by a tracefs that is mounted at this place.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn open_at(tracefs: &Path) -> io::Result<Self> {
+        Self::of_tracepoint(read_id(tracefs, ALL_CALLS)?)
+    }
+
+    /// Begins to count the calls of one name, such as `openat`, as [`Self::open_at`] does for all.
+    ///
+    /// # Errors
+    /// `NotFound` where the kernel has no call of this name, else those of [`Self::open`].
+    pub fn open_named(tracefs: &Path, call: &str) -> io::Result<Self> {
+        Self::of_tracepoint(read_id(tracefs, &format!("syscalls/sys_enter_{call}"))?)
+    }
+
+    fn of_tracepoint(id: u64) -> io::Result<Self> {
         let attributes = PerfEventAttr {
             event_type: TYPE_TRACEPOINT,
             size_bytes: size_of::<PerfEventAttr>() as u32,
-            config: tracepoint_id("raw_syscalls/sys_enter")?,
+            config: id,
             flags: FLAG_INHERIT,
             ..PerfEventAttr::default()
         };
@@ -87,17 +112,26 @@ impl SystemCallCounter {
     }
 }
 
-fn tracepoint_id(event: &str) -> io::Result<u64> {
+/// The place where this host has mounted tracefs, for this user to read.
+///
+/// # Errors
+/// `NotFound` without tracefs, `PermissionDenied` where this user may not read it.
+pub fn tracefs() -> io::Result<PathBuf> {
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for root in TRACEFS {
-        match fs::read_to_string(format!("{root}/events/{event}/id")) {
-            Ok(text) => return text.trim().parse().map_err(io::Error::other),
+    for root in TRACEFS.map(Path::new) {
+        match read_id(root, ALL_CALLS) {
+            Ok(_) => return Ok(root.to_owned()),
             // That one may not look is the better answer than that nothing is there.
             Err(error) if last.kind() == io::ErrorKind::NotFound => last = error,
             Err(_) => {}
         }
     }
     Err(last)
+}
+
+fn read_id(tracefs: &Path, tracepoint: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(tracefs.join("events").join(tracepoint).join("id"))?;
+    text.trim().parse().map_err(io::Error::other)
 }
 
 #[cfg(test)]
@@ -127,8 +161,25 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_tracepoint_is_not_found_or_not_to_be_seen() {
-        let error = tracepoint_id("no_such/event").unwrap_err();
+    fn one_call_is_counted_by_its_name_in_processes_too() {
+        let counter = tracefs().and_then(|root| SystemCallCounter::open_named(&root, "unlinkat"));
+        let counter = match counter {
+            Ok(counter) => counter,
+            Err(error) => {
+                return haul_testkit::skip::skip("the right to count", error.to_string());
+            }
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let files: Vec<_> = (0..20).map(|at| directory.path().join(at.to_string())).collect();
+        files.iter().for_each(|file| fs::write(file, "").unwrap());
+        let mut remove = std::process::Command::new("rm");
+        assert!(remove.args(&files).status().unwrap().success());
+        assert_eq!(counter.count().unwrap(), 20);
+    }
+
+    #[test]
+    fn an_unknown_call_is_not_found_or_not_to_be_seen() {
+        let error = SystemCallCounter::open_named(Path::new(TRACEFS[0]), "no_such").unwrap_err();
         let kinds = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
         assert!(kinds.contains(&error.kind()), "{error}");
     }

@@ -26,11 +26,17 @@ pub fn of_this_process() -> io::Result<Usage> {
     }
     // SAFETY: zeros are a valid value of each field, and the kernel has filled them in.
     let found = unsafe { found.assume_init() };
-    Ok(Usage {
-        cpu: duration(found.ru_utime) + duration(found.ru_stime),
-        voluntary_switches: u64::try_from(found.ru_nvcsw).unwrap_or(0),
-        involuntary_switches: u64::try_from(found.ru_nivcsw).unwrap_or(0),
-    })
+    Ok(Usage::from(found))
+}
+
+impl From<libc::rusage> for Usage {
+    fn from(found: libc::rusage) -> Self {
+        Self {
+            cpu: duration(found.ru_utime) + duration(found.ru_stime),
+            voluntary_switches: u64::try_from(found.ru_nvcsw).unwrap_or(0),
+            involuntary_switches: u64::try_from(found.ru_nivcsw).unwrap_or(0),
+        }
+    }
 }
 
 fn duration(time: libc::timeval) -> Duration {
