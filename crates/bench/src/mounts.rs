@@ -6,6 +6,7 @@ use crate::error::Lack;
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
+    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
     thread,
@@ -15,6 +16,46 @@ use std::{
 /// Longest time that unmounting is tried: a process that was just ended lets go of its files a
 /// moment later.
 const UNMOUNT_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Bytes of an image that are written at once.
+const PIECE_BYTES: usize = 4 << 20;
+
+/// Blocks of an image file before a file system is made in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// Blocks that the disk below gives out when they are first written.
+    Sparse,
+    /// Blocks that are all there, as a disk's are: no write waits for the file system below, and
+    /// the file system of the image does nothing in the background that it left for later.
+    Written,
+}
+
+impl Blocks {
+    /// Words for the program that makes a file system, for what is not its default.
+    fn words(self, kind: &str) -> &'static [&'static str] {
+        match (self, kind) {
+            (Self::Written, "ext4") => &["-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"],
+            // Else they would give the blocks back (mkfs.xfs(8), mkfs.btrfs(8)).
+            (Self::Written, "xfs" | "btrfs") => &["-K"],
+            _ => &[],
+        }
+    }
+
+    fn make(self, image: &Path, size_bytes: u64) -> io::Result<()> {
+        let mut file = File::create_new(image)?;
+        if self == Self::Written {
+            let piece = vec![0; PIECE_BYTES];
+            let mut left_bytes = size_bytes;
+            while left_bytes > 0 {
+                let now_bytes = left_bytes.min(PIECE_BYTES as u64);
+                file.write_all(&piece[..now_bytes as usize])?;
+                left_bytes -= now_bytes;
+            }
+            file.sync_all()?;
+        }
+        file.set_len(size_bytes)
+    }
+}
 
 /// A mounted file system in an image file.
 #[derive(Debug)]
@@ -31,14 +72,27 @@ impl ImageMount {
     /// # Errors
     /// Says what it needs and what it found, in a sentence.
     pub fn new(directory: &Path, kind: &str, size_bytes: u64) -> Result<Self, Lack> {
+        Self::with_blocks(directory, kind, size_bytes, Blocks::Sparse)
+    }
+
+    /// Makes a file system as [`Self::new`] does, in a file with these blocks.
+    ///
+    /// # Errors
+    /// Those of [`Self::new`].
+    pub fn with_blocks(
+        directory: &Path,
+        kind: &str,
+        size_bytes: u64,
+        blocks: Blocks,
+    ) -> Result<Self, Lack> {
         let image = directory.join(format!("{kind}.image"));
         let path = directory.join(kind);
         fs::create_dir(&path)?;
-        let file = File::create_new(&image)?;
-        file.set_len(size_bytes)?;
         let mut this = Self { path, image, device: OsString::new(), mounted: false };
+        blocks.make(&this.image, size_bytes)?;
         let program = format!("mkfs.{kind}");
-        run(&program, &["-q".as_ref(), this.image.as_os_str()])?;
+        let words = ["-q"].iter().chain(blocks.words(kind)).map(OsStr::new);
+        run(&program, &words.chain([this.image.as_os_str()]).collect::<Vec<_>>())?;
         // Without direct I/O the image would be in the page cache a second time, and no file on it
         // would ever be cold.
         let words = ["--find", "--show", "--direct-io=on"].map(OsStr::new);
@@ -78,6 +132,38 @@ impl Drop for ImageMount {
     }
 }
 
+/// A tracefs of a bench's own, where the host has mounted none: by it system calls are counted.
+#[derive(Debug)]
+pub struct Tracefs(PathBuf);
+
+impl Tracefs {
+    /// Mounts a tracefs in a new directory of `directory`.
+    ///
+    /// # Errors
+    /// Says what it needs and what it found, in a sentence.
+    pub fn new(directory: &Path) -> Result<Self, Lack> {
+        let path = directory.join("tracefs");
+        fs::create_dir(&path)?;
+        let words = ["-t", "tracefs", "tracefs"].map(OsStr::new);
+        if let Err(why) = run("mount", &[&words[..], &[path.as_os_str()]].concat()) {
+            let _ = fs::remove_dir(&path);
+            return Err(why);
+        }
+        Ok(Self(path))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Tracefs {
+    fn drop(&mut self) {
+        let _ = run("umount", &["-l".as_ref(), self.0.as_os_str()]);
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
 /// Runs a program and returns what it printed.
 fn run(program: &str, words: &[&OsStr]) -> Result<String, Lack> {
     let output =
@@ -111,6 +197,19 @@ mod tests {
         assert!(path.join("lost+found").exists());
         drop(mount);
         assert!(!path.exists() && !image.exists());
+    }
+
+    #[test]
+    fn an_image_that_was_written_keeps_its_blocks() {
+        use std::os::unix::fs::MetadataExt;
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let made = ImageMount::with_blocks(directory.path(), "ext4", SIZE_BYTES, Blocks::Written);
+        let mount = match made {
+            Ok(mount) => mount,
+            Err(why) => return haul_testkit::skip::skip("root, mkfs.ext4 and losetup", &why),
+        };
+        let blocks_bytes = fs::metadata(&mount.image).unwrap().blocks() * 512;
+        assert!(blocks_bytes >= SIZE_BYTES, "{blocks_bytes}");
     }
 
     #[test]

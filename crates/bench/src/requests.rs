@@ -69,6 +69,31 @@ pub struct BenchFiles {
     pub time_max: Duration,
 }
 
+/// A file system that small files are moved on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmallFilesPlace {
+    /// The directory's own
+    Own,
+    /// ext4 with a journal, in an image file
+    Ext4,
+    /// xfs, in an image file
+    Xfs,
+    /// btrfs, in an image file
+    Btrfs,
+}
+
+/// The request of `haul bench files --small`.
+#[derive(Clone, Debug)]
+pub struct BenchSmallFiles {
+    pub files: u64,
+    pub file_bytes: u64,
+    /// The file systems, in the order in which they are measured.
+    pub places: Vec<SmallFilesPlace>,
+    pub directory: PathBuf,
+    pub rounds: u32,
+    pub time_max: Duration,
+}
+
 /// The request of `haul bench chooser`.
 #[derive(Clone, Debug)]
 pub struct BenchChooser {

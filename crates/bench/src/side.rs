@@ -7,7 +7,10 @@
 
 mod samples;
 
-use crate::workshop;
+use crate::{
+    floor::{self, FloorSpec},
+    workshop,
+};
 use anyhow::{Context, Result, bail};
 use haul_datapath::{
     Boundary, Buffers, EngineError, FileSpan, Host, IfCopied, Remedy, SpanFile, SpanId, Wait, Wire,
@@ -119,10 +122,17 @@ pub struct Sample {
     pub disk_bytes: Option<u64>,
 }
 
-/// Does what the JSON text of a [`SideSpec`] asks for, and tells what a side prints.
+/// Does what the JSON text of a [`SideSpec`] asks for, or of a [`FloorSpec`], and tells what a side
+/// prints.
 pub fn run(spec: &str, tell: &mut dyn FnMut(&SideLine)) {
-    let read = serde_json::from_str::<SideSpec>(spec).context("no side of a bench");
-    let line = read.and_then(|spec| move_bytes(&spec, tell)).unwrap_or_else(|error| {
+    let done = match serde_json::from_str::<FloorSpec>(spec) {
+        Ok(floor) => floor::run(&floor).map(|()| SideLine::Done(SideDone::default())),
+        Err(_) => {
+            let read = serde_json::from_str::<SideSpec>(spec).context("no side of a bench");
+            read.and_then(|spec| move_bytes(&spec, tell))
+        }
+    };
+    let line = done.unwrap_or_else(|error| {
         let engine_error = error.downcast_ref::<EngineError>();
         let by_peer = engine_error.is_some_and(|error| error.remedy == Remedy::Reconnect);
         SideLine::Refused { why: reason(&error), by_peer }
