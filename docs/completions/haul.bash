@@ -368,7 +368,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__files)
-            opts="-h -V --size --cached-size --dir --rounds --budget --quick --only --json --html --help --version"
+            opts="-h -V --size --cached-size --dir --rounds --budget --quick --only --small --files --file-size --file-systems --report --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -396,6 +396,22 @@ _haul() {
                     ;;
                 --only)
                     COMPREPLY=($(compgen -W "times recordings" -- "${cur}"))
+                    return 0
+                    ;;
+                --files)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --file-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --file-systems)
+                    COMPREPLY=($(compgen -W "ext4 xfs btrfs own" -- "${cur}"))
+                    return 0
+                    ;;
+                --report)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --html)

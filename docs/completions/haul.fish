@@ -393,12 +393,20 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l size -d 'Bytes of the large file; without it 10 GB, or what fits' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l cached-size -d 'Bytes of the file that the page cache is to absorb; without it up to 10 GB, an eighth of the free memory' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l dir -d 'Directory for the files; without it the current one' -r -F
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l rounds -d 'Rounds of each measurement, if time allows' -r
-complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l budget -d 'No more rounds after this time; without it 10m' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l rounds -d 'Rounds of each measurement, if time allows; without it 3, with --small 5, with --quick 1' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l budget -d 'No more rounds after this time; without it 10m, with --small 30m' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l only -d 'Only these parts' -r -f -a "times\t'Times of files from 7 MB to 1 GB: table 1 of the study of transferTo()'
 recordings\t'One large file over time: table 3 and figures 12 to 15 of the study of massive data'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l files -d 'Number of the small files; without it 20000, with --quick 500' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l file-size -d 'Bytes of each small file; without it 16K' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l file-systems -d 'File systems of the small files; without it all, in images as root, and --dir\'s own' -r -f -a "ext4\t'Made in an image file, with a journal'
+xfs\t'Made in an image file'
+btrfs\t'Made in an image file'
+own\t'The directory\'s own'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l report -d 'Write the page of the small files to FILE, and the JSON lines beside it: page.html and page.json' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l quick -d 'Less of everything: the table\'s files up to --size only, 64M without it'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l small -d 'Many small files instead: haul both ways, tar and rsync where installed, and the bare floor'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from files" -s V -l version -d 'Print version'

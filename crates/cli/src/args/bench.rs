@@ -10,6 +10,8 @@ mod enabled;
 #[cfg(feature = "bench")]
 pub mod media;
 #[cfg(feature = "bench")]
+pub mod small_files;
+#[cfg(feature = "bench")]
 pub mod studies;
 #[cfg(feature = "bench")]
 pub mod tuning;

@@ -271,6 +271,7 @@ const BENCH: &[Section] = &[
 haul bench engines                      every pair of engines, in about three minutes
 haul bench engines --html engines.html  with charts
 haul bench files --dir /data            the studies' tables, on the disk of /data
+sudo haul bench files --small           20,000 small files beside tar and rsync
 haul bench chooser --dir /data          is haul's choice the best there?
 sudo haul bench studies --report studies.html
                                         all studies in ten minutes, as one page
@@ -301,7 +302,11 @@ const BENCH_FILES: &[Section] = &[
         lines: "\
 haul bench files --dir /data            the table, and 10 GB sent and recorded
 haul bench files --dir /data --only times
-haul bench files --dir /data --size 100G --html files.html",
+haul bench files --dir /data --size 100G --html files.html
+sudo haul bench files --small --report small.html
+                                        small files: small.html and small.json
+haul bench files --small --file-systems own --dir /data
+haul bench files --small --json | jq -r 'select(.event == \"target\") | [.needs, .found]'",
     },
     BENCH_EXIT_STATUS,
 ];

@@ -292,6 +292,8 @@ fn what_cannot_start_says_why_and_what_to_do() {
         (&["engines", "haul://h"], "HAUL_TOKEN"),
         (&["chooser", "--dir=nowhere"], "--dir"),
         (&["files", "--html=nowhere/page.html"], "--html"),
+        (&["files", "--small", "--dir=nowhere"], "--dir"),
+        (&["files", "--small", "--report=nowhere/page.html"], "--report"),
         (&[], "engines"),
     ] {
         let output = bench(fresh.path(), words).output().unwrap();

@@ -14,6 +14,8 @@ mod bench;
 #[cfg(feature = "bench")]
 mod bench_media;
 #[cfg(feature = "bench")]
+mod bench_small_files;
+#[cfg(feature = "bench")]
 mod bench_studies;
 #[cfg(feature = "bench")]
 mod bench_tuning;

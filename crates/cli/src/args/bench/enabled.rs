@@ -1,6 +1,10 @@
 //! Arguments of `haul bench` where it is built in, and their check.
 
-use super::{media, studies, tuning};
+use super::{
+    media,
+    small_files::{LowShared, LowSmallFiles},
+    studies, tuning,
+};
 use crate::args::{
     block_sizes::{BlockSizes, parse_block_sizes},
     results::LowResults,
@@ -12,7 +16,7 @@ use clap::{
     builder::{PossibleValue, PossibleValuesParser},
 };
 use haul_bench::requests::{
-    BenchChooser, BenchEngines, BenchFiles, ChooserSize, EnginesPart, FilesPart,
+    BenchChooser, BenchEngines, BenchFiles, BenchSmallFiles, ChooserSize, EnginesPart, FilesPart,
 };
 use haul_datapath::{BLOCK_BYTES_MIN, EngineInfo, engines::ENGINES};
 use haul_transfer::{HaulUrl, Problem, internals::parse_size};
@@ -128,6 +132,12 @@ pub struct LowBenchEngines {
 /// page cache, by reading and sending 4 KiB at a time and by sendfile. Then the curves of
 /// "Zero-copy for transmission and recording of massive data": one large file, sent and recorded,
 /// with zero-copy and with read and write, looked at ten times a second.
+///
+/// With --small a tree of small files in place of both: by haul push and pull, by tar over a socket
+/// and rsync with its daemon where they are installed, and by the bare floor, which only makes the
+/// files. All of them durable, in interleaved rounds, on each file system: as root on ext4 with a
+/// journal, xfs and btrfs in image files, and on that of --dir. Shown are times, processor time and
+/// system calls a file, and whether haul reaches its targets.
 #[derive(Debug, Args)]
 pub struct LowBenchFiles {
     /// Bytes of the large file; without it 10 GB, or what fits
@@ -140,10 +150,10 @@ pub struct LowBenchFiles {
     /// Directory for the files; without it the current one
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Rounds of each measurement, if time allows
+    /// Rounds of each measurement, if time allows; without it 3, with --small 5, with --quick 1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: Option<u32>,
-    /// No more rounds after this time; without it 10m
+    /// No more rounds after this time; without it 10m, with --small 30m
     #[arg(long, value_name = "TIME")]
     pub budget: Option<Period>,
     /// Less of everything: the table's files up to --size only, 64M without it
@@ -152,6 +162,8 @@ pub struct LowBenchFiles {
     /// Only these parts
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     pub only: Vec<LowFilesPart>,
+    #[command(flatten)]
+    pub small_files: LowSmallFiles,
     #[command(flatten)]
     pub output: LowResults,
 }
@@ -312,6 +324,20 @@ impl LowBenchFiles {
             rounds: self.rounds.unwrap_or(if self.quick { 1 } else { ROUNDS_DEFAULT }),
             time_max: self.budget.map_or(FILES_TIME_MAX, |budget| budget.0),
         })
+    }
+
+    /// The request of `haul bench files --small`; `None` without this word.
+    #[must_use]
+    pub fn small_files(&self) -> Option<BenchSmallFiles> {
+        let Self { rounds, budget, quick, .. } = *self;
+        let directory = self.directory.as_deref();
+        self.small_files.request(LowShared { directory, rounds, budget, quick })
+    }
+
+    /// The output of small files.
+    #[must_use]
+    pub fn small_output(&self) -> LowResults {
+        self.small_files.output(&self.output)
     }
 }
 

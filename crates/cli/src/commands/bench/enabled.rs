@@ -10,7 +10,9 @@ use crate::{
     interrupt,
     ui::{json, steps::Steps},
 };
-use haul_bench::{BenchError, Caller, all_studies, chooser, engines, files, media, side, tuning};
+use haul_bench::{
+    BenchError, Caller, all_studies, chooser, engines, files, media, side, small_files, tuning,
+};
 use haul_report::results::Results;
 
 /// Runs the bench that was asked for.
@@ -27,10 +29,13 @@ pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
             }
             shown(&low.output, |caller| engines::run(&plan, caller))
         }
-        LowBenchCommand::Files(low) => {
-            let plan = low.checked()?;
-            shown(&low.output, |caller| files::run(&plan, caller))
-        }
+        LowBenchCommand::Files(low) => match low.small_files() {
+            Some(plan) => shown(&low.small_output(), |caller| small_files::run(&plan, caller)),
+            None => {
+                let plan = low.checked()?;
+                shown(&low.output, |caller| files::run(&plan, caller))
+            }
+        },
         LowBenchCommand::Chooser(low) => {
             let plan = low.checked();
             shown(&low.output, |caller| chooser::run(&plan, caller))
