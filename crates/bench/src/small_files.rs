@@ -66,6 +66,9 @@ struct Found {
     places: Vec<PlaceFound>,
     /// The reason why calls are not counted.
     not_counted: Option<String>,
+    /// Load of the last minute before the first run; `None` where it is not told.
+    load: Option<f64>,
+    cores: u32,
     /// Versions of the programs that were found.
     versions: Vec<String>,
     /// Whether this program is built for speed.
@@ -105,6 +108,7 @@ pub fn run(plan: &BenchSmallFiles, caller: &Caller) -> Result<Results, BenchErro
 }
 
 fn find(plan: &BenchSmallFiles, workshop: &Workshop) -> Result<Found> {
+    let load = host_time::load_of_a_minute();
     let counter = Counter::find(workshop);
     let tree = Tree { files: plan.files, file_bytes: plan.file_bytes };
     let runs = Mover::ALL.len() * (1 + plan.rounds as usize);
@@ -133,8 +137,16 @@ fn find(plan: &BenchSmallFiles, workshop: &Workshop) -> Result<Found> {
     };
     let version = |program| programs::version(&programs::find(program).ok()?);
     let versions = ["tar", "rsync"].into_iter().filter_map(version).collect();
-    let is_release = cfg!(not(debug_assertions));
-    Ok(Found { tree, rounds: plan.rounds, places, not_counted, versions, is_release })
+    Ok(Found {
+        tree,
+        rounds: plan.rounds,
+        places,
+        not_counted,
+        load,
+        cores: workshop.host.cores,
+        versions,
+        is_release: cfg!(not(debug_assertions)),
+    })
 }
 
 fn not_on_place(wanted: SmallFilesPlace, why: String) -> PlaceFound {
@@ -314,6 +326,8 @@ mod tests {
             rounds: 5,
             places: vec![PlaceFound { file_system, movers, refused: None }],
             not_counted: None,
+            load: Some(0.25),
+            cores: 2,
             versions: Vec::new(),
             is_release: true,
         }

@@ -1,4 +1,4 @@
-//! Time that all processors of the host have worked, for any program and for the kernel's threads.
+//! Work of all processors of the host, for any program and for the kernel's threads.
 
 use std::{fs, time::Duration};
 
@@ -7,6 +7,11 @@ pub fn busy() -> Option<Duration> {
     let ticks = busy_ticks(&fs::read_to_string("/proc/stat").ok()?)?;
     let per_second = rustix::param::clock_ticks_per_second();
     Some(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+}
+
+/// Tasks that ran or waited for a disk, on average of the last minute; `None` where it is not told.
+pub fn load_of_a_minute() -> Option<f64> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()
 }
 
 /// Ticks of the first line: user, nice, system, idle, iowait, irq and softirq, in this order

@@ -98,6 +98,12 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
             .iter()
             .any(|place| place.movers.iter().any(|one| !one.rounds.is_empty())),
     };
+    results.line(&serde_json::json!({
+        "event": "host_before",
+        "load_of_a_minute": found.load,
+        "programs": found.versions,
+        "calls_not_counted": found.not_counted,
+    }));
     for place in &found.places {
         for one in &place.movers {
             lines(&mut results, found.tree, place, one);
@@ -138,6 +144,13 @@ fn words(found: &Found) -> Vec<String> {
          host's column, with whatever else ran there."
             .to_owned(),
     ];
+    if let Some(load) = found.load {
+        let count = units::count(found.cores.into(), "core");
+        words.push(format!(
+            "Load of the host before the first run, by the last minute: {load:.2} on {count}. What \
+             else runs takes its part of the times."
+        ));
+    }
     if !found.versions.is_empty() {
         words.push(format!("Installed: {}.", found.versions.join("; ")));
     }
@@ -151,15 +164,16 @@ fn targets_section(targets: &[Target]) -> Section {
     let columns = ["file system", "mover", "target", "found", "verdict"];
     let mut table = Table::new("Medians of one run", 3, &columns);
     for target in targets {
-        let verdict = match (target.is_met, &target.why_not) {
-            (Some(true), _) => "met".to_owned(),
-            (Some(false), _) => "missed".to_owned(),
-            (None, why) => format!("not judged: {}", why.as_deref().unwrap_or("not measured")),
+        let verdict = match target.is_met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None if target.is_of_rule() => "not judged",
+            None => "shown only",
         };
         let found = target.found.map_or_else(|| "-".to_owned(), |found| format!("{found:.2}"));
         let mover = target.mover.name().to_owned();
         let file_system = target.file_system.clone();
-        table.row(vec![file_system, mover, target.needs.clone(), found, verdict]);
+        table.row(vec![file_system, mover, target.needs.clone(), found, verdict.to_owned()]);
     }
     Section {
         title: "Targets".to_owned(),

@@ -70,6 +70,13 @@ pub struct Target {
     pub why_not: Option<String>,
 }
 
+impl Target {
+    /// Whether the rule is about this file system.
+    pub fn is_of_rule(&self) -> bool {
+        FILE_SYSTEMS.contains(&kind_of(&self.file_system))
+    }
+}
+
 /// All targets: on each file system that was asked for, and on those that are to be judged.
 pub fn targets(found: &Found) -> Vec<Target> {
     let mut targets = Vec::new();
@@ -77,7 +84,7 @@ pub fn targets(found: &Found) -> Vec<Target> {
         targets.extend(on_place(found, place));
     }
     for file_system in FILE_SYSTEMS {
-        if !found.places.iter().any(|place| kind(place) == file_system) {
+        if !found.places.iter().any(|place| kind_of(&place.file_system) == file_system) {
             let why = "it was not asked for".to_owned();
             let movers = Vec::new();
             let missing =
@@ -88,9 +95,9 @@ pub fn targets(found: &Found) -> Vec<Target> {
     targets
 }
 
-/// The file system's kind, without whose it is.
-fn kind(place: &PlaceFound) -> &str {
-    place.file_system.split(',').next().unwrap_or_default()
+/// The kind of a file system by its name, which may also say whose it is.
+fn kind_of(file_system: &str) -> &str {
+    file_system.split(',').next().unwrap_or_default()
 }
 
 fn on_place(found: &Found, place: &PlaceFound) -> Vec<Target> {
@@ -141,7 +148,7 @@ fn why_not(found: &Found, place: &PlaceFound, needed: &[Option<&MoverFound>]) ->
             return Some(format!("{}: {why}", one.mover.name()));
         }
     }
-    if !FILE_SYSTEMS.contains(&kind(place)) {
+    if !FILE_SYSTEMS.contains(&kind_of(&place.file_system)) {
         return Some(format!("only {} are judged", FILE_SYSTEMS.join(" and ")));
     }
     if !found.is_release {
@@ -160,10 +167,7 @@ fn why_not(found: &Found, place: &PlaceFound, needed: &[Option<&MoverFound>]) ->
 
 /// The verdict in a sentence, and each target that was missed in one more.
 pub fn verdict(targets: &[Target]) -> Vec<String> {
-    let is_judged_there = |target: &&Target| {
-        FILE_SYSTEMS.iter().any(|kind| target.file_system.split(',').next() == Some(*kind))
-    };
-    let of_rule: Vec<&Target> = targets.iter().filter(is_judged_there).collect();
+    let of_rule: Vec<&Target> = targets.iter().filter(|target| target.is_of_rule()).collect();
     let met = of_rule.iter().filter(|target| target.is_met == Some(true)).count();
     let missed: Vec<&&Target> =
         of_rule.iter().filter(|target| target.is_met == Some(false)).collect();
