@@ -39,6 +39,19 @@ mod tests {
     use super::*;
     use std::vec;
 
+    /// A name of this many bytes, of components of at most 200 bytes.
+    fn name_of(len_bytes: usize) -> vec::Vec<u8> {
+        let is_slash = |at: &usize| at % 200 == 199;
+        (0..len_bytes).map(|at| if is_slash(&at) { b'/' } else { b'x' }).collect()
+    }
+
+    #[test]
+    fn a_name_is_as_long_as_the_limit_says_and_no_longer() {
+        assert_eq!(check_relative_name(&name_of(NAME_BYTES_MAX)), Ok(()));
+        let longer = check_relative_name(&name_of(NAME_BYTES_MAX + 1)).unwrap_err();
+        assert_eq!(longer, "the name is longer than 4095 bytes");
+    }
+
     #[test]
     fn names_that_could_leave_the_root_are_refused() {
         for bad in [

@@ -250,6 +250,39 @@ mod tests {
     }
 
     #[test]
+    fn a_file_has_as_many_spans_as_the_limit_says_and_no_more() {
+        let span_bytes = limits::SPAN_BYTES_MIN;
+        let most = limits::SPANS_MAX * span_bytes;
+        let grid = SpanGrid::new(most, span_bytes).expect("at the limit");
+        assert_eq!(u64::from(grid.count()), limits::SPANS_MAX);
+        assert_eq!((grid.size_bytes(), grid.span_bytes()), (most, span_bytes));
+        assert!(SpanGrid::new(most + 1, span_bytes).is_err());
+    }
+
+    #[test]
+    fn a_span_that_the_file_does_not_have_is_in_no_set() {
+        for len in [64, 300] {
+            let mut set = SpanSet::full(len);
+            assert!(!set.contains(SpanIndex(len)), "{len}");
+            assert!(!set.remove(SpanIndex(len)), "{len}");
+            assert!(set.is_full() && !set.is_empty(), "{len}");
+        }
+        assert!(SpanSet::new(64).is_empty() && !SpanSet::new(64).is_full());
+    }
+
+    #[test]
+    fn runs_that_overlap_or_leave_the_file_make_no_set() {
+        let set = |runs: &[(u32, u32)]| {
+            let run = |&(first, count)| SpanRange { first: SpanIndex(first), count };
+            SpanSet::from_ranges(10, &runs.iter().map(run).collect::<Vec<_>>())
+        };
+        assert_eq!(set(&[(4, 6), (0, 4)]), Ok(SpanSet::full(10)));
+        for wrong in [[(0, 2), (1, 1)], [(0, 2), (9, 2)], [(0, 2), (u32::MAX, 1)]] {
+            assert!(set(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn a_full_set_holds_every_span_and_no_other() {
         for len in [0, 1, 63, 64, 65, 128, 300] {
             let mut set = SpanSet::new(len);
