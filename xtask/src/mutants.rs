@@ -1,13 +1,15 @@
 //! `cargo xtask mutants`: breaks the code on purpose, one place at a time, and asks the tests.
 //!
 //! A mutant that no test notices survives, and is an offence unless `xtask/mutants.txt` gives a
-//! reason. A run goes file by file and writes each file that is through into that list. A sample
+//! reason. All mutants of a package are in one build where that can be (schema.rs), the others are
+//! built one by one (tool.rs). A run writes each file that is through into that list. A sample
 //! draws from those files only, so every mutant of it was killed before. All work is done on a
 //! copy below `target/mutants`; the tree itself is never changed.
 
 mod arguments;
 mod draw;
 mod record;
+mod schema;
 mod scope;
 mod tool;
 
@@ -20,12 +22,14 @@ use anyhow::Result;
 use crate::Outcome;
 use arguments::Request;
 use record::Record;
+use schema::Schema;
+use scope::SCOPE;
 use tool::{Mutant, Verdicts};
 
 /// The file of the reasons and of the files that are through.
 const RECORD: &str = "xtask/mutants.txt";
 /// Mutants that the sample of `cargo xtask test` draws; time ends it before that on a slow host.
-const SAMPLE_OF_TESTS: usize = 8;
+const SAMPLE_OF_TESTS: usize = 60;
 /// Minutes of that sample, the build of the copy included.
 const MINUTES_OF_TESTS: u64 = 2;
 
@@ -82,18 +86,31 @@ fn run_sample(
         .filter(|one| through.contains(one.file.as_str()) && request.takes(&one.file))
         .filter(|one| !record.is_accepted(one))
         .collect();
-    let drawn = draw::draw(&known, count, seed);
-    println!("mutants: {} of {} drawn, seed {seed}", drawn.len(), known.len());
-    if drawn.is_empty() {
+    // One package, as each has a build of its own.
+    let Some(package) = draw::draw(&known, 1, seed).first().map(|one| one.package.as_str()) else {
+        println!("mutants: none to draw from");
         return Ok(Outcome::InOrder);
+    };
+    let known: Vec<&Mutant> = known.into_iter().filter(|one| one.package == package).collect();
+    let drawn = draw::draw(&known, count, seed);
+    println!("mutants: {} of {} of {package} drawn, seed {seed}", drawn.len(), known.len());
+    let Some(schema) = Schema::build(root, package, &drawn, deadline)? else {
+        println!("mutants: the time was over before they were built");
+        return Ok(Outcome::InOrder);
+    };
+    let files: BTreeSet<&str> = drawn.iter().map(|one| one.file.as_str()).collect();
+    let files = Vec::from_iter(files);
+    let verdicts = schema.judge(&files, deadline)?;
+    let alone = schema.alone(&files).len();
+    if alone > 0 {
+        println!("mutants: {alone} of them need builds of their own and are left out");
     }
-    let verdicts = tool::judge(root, &drawn, deadline)?;
     let unchanged = record.files_unchanged(root)?;
     let (known, new) = by_what_they_say(verdicts.survivors(&drawn), &unchanged);
-    print_survivors(&known);
+    print_survivors(&known, &verdicts);
     if !new.is_empty() {
         println!("mutants: survivors in files that changed since they were through, no failure:");
-        print_survivors(&new);
+        print_survivors(&new, &verdicts);
     }
     println!("mutants: {}", verdicts.sum(drawn.len()));
     if known.is_empty() {
@@ -113,7 +130,7 @@ fn by_what_they_say<'a>(
     survivors.into_iter().partition(|one| unchanged.contains(&one.file))
 }
 
-/// Goes through whole files, as far as the time reaches.
+/// Goes through whole files, package by package, as far as the time reaches.
 fn run_files(
     root: &Path,
     request: &Request,
@@ -123,33 +140,90 @@ fn run_files(
 ) -> Result<Outcome> {
     let mut outcome = Outcome::InOrder;
     let mut left = 0;
-    for file in files_to_do(root, request, mutants, record)? {
-        let of_file: Vec<&Mutant> = mutants.iter().filter(|one| one.file == file).collect();
-        if Instant::now() >= deadline {
-            left += 1;
+    let files = files_to_do(root, request, mutants, record)?;
+    for part in &SCOPE {
+        let of_part: Vec<&Mutant> = mutants
+            .iter()
+            .filter(|one| one.package == part.package && files.contains(&one.file))
+            .collect();
+        if of_part.is_empty() {
             continue;
         }
-        let verdicts = tool::judge(root, &of_file, deadline)?;
-        let survivors = verdicts.survivors(&of_file);
-        let (accepted, unexplained): (Vec<&Mutant>, Vec<&Mutant>) =
-            survivors.into_iter().partition(|one| record.is_accepted(one));
-        print_survivors(&unexplained);
-        let explained = accepted.len();
-        println!("mutants: {file}: {}, {explained} explained", verdicts.sum(of_file.len()));
-        for one in killed_though_accepted(&verdicts, &of_file, record) {
-            println!("{RECORD}: `{}` is killed and needs no reason any more", one.key);
-            outcome = Outcome::NotInOrder;
-        }
-        if !unexplained.is_empty() {
-            outcome = Outcome::NotInOrder;
-        } else if verdicts.reached() == of_file.len() {
-            record.put_through(root, &file)?;
-        }
+        left += run_package(root, part.package, &of_part, record, deadline, &mut outcome)?;
     }
     if left > 0 {
-        println!("mutants: {left} files not reached in {} minutes; run it again", request.minutes);
+        println!("mutants: {left} files not done in {} minutes; run it again", request.minutes);
     }
     Ok(outcome)
+}
+
+/// Goes through files of one package, and tells how many are not done when the time is over.
+fn run_package(
+    root: &Path,
+    package: &str,
+    mutants: &[&Mutant],
+    record: &mut Record,
+    deadline: Instant,
+    outcome: &mut Outcome,
+) -> Result<usize> {
+    let mut files: Vec<&str> = mutants.iter().map(|one| one.file.as_str()).collect();
+    files.dedup();
+    let Some(schema) = Schema::build(root, package, mutants, deadline)? else {
+        return Ok(files.len());
+    };
+    let mut left = 0;
+    let mut end = |file: &str, verdicts: &Verdicts| -> Result<()> {
+        let of_file: Vec<&Mutant> =
+            mutants.iter().copied().filter(|one| one.file == file).collect();
+        left += usize::from(verdicts.of(&of_file).reached() < of_file.len());
+        if end_file(root, file, &of_file, &verdicts.of(&of_file), record)? == Outcome::NotInOrder {
+            *outcome = Outcome::NotInOrder;
+        }
+        Ok(())
+    };
+    let mut waiting = Verdicts::default();
+    let alone = schema.alone(&files);
+    for file in &files {
+        let verdicts = schema.judge(&[file], deadline)?;
+        if alone.iter().any(|one| one.file == *file) {
+            waiting.add(verdicts);
+        } else {
+            end(file, &verdicts)?;
+        }
+    }
+    if !alone.is_empty() && Instant::now() < deadline {
+        println!("mutants: {package}: {} more, in builds of their own", alone.len());
+        waiting.add(tool::judge(root, &alone, deadline)?);
+    }
+    for file in files.iter().filter(|file| alone.iter().any(|one| one.file == **file)) {
+        end(file, &waiting)?;
+    }
+    Ok(left)
+}
+
+/// Tells what came of the mutants of one file, and writes it down when it is through.
+fn end_file(
+    root: &Path,
+    file: &str,
+    of_file: &[&Mutant],
+    verdicts: &Verdicts,
+    record: &mut Record,
+) -> Result<Outcome> {
+    let survivors = verdicts.survivors(of_file);
+    let (accepted, unexplained): (Vec<&Mutant>, Vec<&Mutant>) =
+        survivors.into_iter().partition(|one| record.is_accepted(one));
+    print_survivors(&unexplained, verdicts);
+    let explained = accepted.len();
+    println!("mutants: {file}: {}, {explained} explained", verdicts.sum(of_file.len()));
+    let needless = killed_though_accepted(verdicts, of_file, record);
+    for one in &needless {
+        println!("{RECORD}: `{}` is killed and needs no reason any more", one.key);
+    }
+    if unexplained.is_empty() && verdicts.reached() == of_file.len() {
+        record.put_through(root, file)?;
+    }
+    let is_in_order = unexplained.is_empty() && needless.is_empty();
+    Ok(if is_in_order { Outcome::InOrder } else { Outcome::NotInOrder })
 }
 
 /// The files that are to be mutated whole: those named, or all that are not through as they are.
@@ -181,9 +255,10 @@ fn killed_though_accepted<'a>(
 }
 
 /// Prints each with file, line and column, as cargo-mutants names it.
-fn print_survivors(survivors: &[&Mutant]) {
+fn print_survivors(survivors: &[&Mutant], verdicts: &Verdicts) {
     for one in survivors {
-        println!("mutants: survived: {}", one.name);
+        let unmet = if verdicts.unmet.contains(&one.name) { " (no test runs it)" } else { "" };
+        println!("mutants: survived: {}{unmet}", one.name);
         println!("mutants:   as `{}` in {RECORD}, if it cannot be killed", one.key);
     }
 }

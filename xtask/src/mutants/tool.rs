@@ -16,7 +16,7 @@ use crate::child;
 const VERSION: &str = "27.1.0";
 const TOOLS: &str = "target/tools/cargo-mutants";
 /// The copy of the project that is mutated, and what cargo-mutants says of it.
-const TREE: &str = "target/mutants/tree";
+pub const TREE: &str = "target/mutants/tree";
 const REPORT: &str = "target/mutants/report";
 const BUILD: &str = "target/mutants/build";
 /// Seconds after which the tests of one mutant are ended: it runs in a circle, which is noticed.
@@ -36,6 +36,32 @@ pub struct Mutant {
     pub file: String,
     /// The name without the place, so that it stays as lines move; ` #2` marks the second one.
     pub key: String,
+    pub package: String,
+    pub change: Change,
+}
+
+/// Text that a mutant replaces, and by what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// The kind of change, in the words of cargo-mutants.
+    pub genre: String,
+    /// Line and column, counted from 1, of the first letter and of the one after the last.
+    pub start: (usize, usize),
+    pub end: (usize, usize),
+    pub replacement: String,
+}
+
+impl Change {
+    /// Reads what cargo-mutants says of a mutant.
+    fn of(one: &Value) -> Option<Change> {
+        let place = |end: &str| {
+            let at = |name: &str| usize::try_from(one["span"][end][name].as_u64()?).ok();
+            Some((at("line")?, at("column")?))
+        };
+        let text = |name: &str| one[name].as_str().map(str::to_owned);
+        let (genre, replacement) = (text("genre")?, text("replacement")?);
+        Some(Change { genre, start: place("start")?, end: place("end")?, replacement })
+    }
 }
 
 /// The names of the mutants that were tried, by what came of them.
@@ -44,6 +70,8 @@ pub struct Verdicts {
     /// The tests failed, or ran until they were ended.
     pub killed: BTreeSet<String>,
     pub survived: BTreeSet<String>,
+    /// Survivors that no test ran into.
+    pub unmet: BTreeSet<String>,
     /// Mutants that the compiler refused.
     pub refused: BTreeSet<String>,
 }
@@ -55,6 +83,27 @@ impl Verdicts {
 
     pub fn survivors<'a>(&self, mutants: &[&'a Mutant]) -> Vec<&'a Mutant> {
         mutants.iter().copied().filter(|one| self.survived.contains(&one.name)).collect()
+    }
+
+    /// The verdicts of these mutants alone.
+    pub fn of(&self, mutants: &[&Mutant]) -> Verdicts {
+        let of = |names: &BTreeSet<String>| {
+            let names = mutants.iter().map(|one| &one.name).filter(|name| names.contains(*name));
+            names.cloned().collect()
+        };
+        Verdicts {
+            killed: of(&self.killed),
+            survived: of(&self.survived),
+            unmet: of(&self.unmet),
+            refused: of(&self.refused),
+        }
+    }
+
+    pub fn add(&mut self, others: Verdicts) {
+        self.killed.extend(others.killed);
+        self.survived.extend(others.survived);
+        self.unmet.extend(others.unmet);
+        self.refused.extend(others.refused);
     }
 
     pub fn sum(&self, asked: usize) -> String {
@@ -149,9 +198,15 @@ fn mutants_of(json: &[u8]) -> Result<Vec<Mutant>> {
     let list: Value =
         serde_json::from_slice(json).context("cannot read the list of cargo-mutants")?;
     let all = list.as_array().context("the list of cargo-mutants is no array")?;
-    let mutants = with_keys(all.iter().filter_map(|one| one["name"].as_str()).map(str::to_owned));
+    let names = all.iter().filter_map(|one| one["name"].as_str()).map(str::to_owned);
+    let mut mutants = with_keys(names);
     if mutants.len() != all.len() || mutants.is_empty() {
         bail!("read {} of {} mutants of cargo-mutants' list", mutants.len(), all.len());
+    }
+    for (mutant, one) in mutants.iter_mut().zip(all) {
+        let told = || format!("cannot read what `{}` changes", mutant.name);
+        mutant.change = Change::of(one).with_context(told)?;
+        mutant.package = one["package"].as_str().unwrap_or_default().to_owned();
     }
     Ok(mutants)
 }
@@ -168,12 +223,13 @@ pub fn with_keys(names: impl IntoIterator<Item = String>) -> Vec<Mutant> {
         if *count > 1 {
             key += &format!(" #{count}");
         }
-        Some(Mutant { name, file, key })
+        Some(Mutant { name, file, key, package: String::new(), change: Change::default() })
     });
     with_keys.collect()
 }
 
-/// Tries mutants one after the other until `deadline`, after the tests passed without any.
+/// Tries mutants one after the other until `deadline`, each by a build of its own, after the tests
+/// passed without any.
 pub fn judge(root: &Path, mutants: &[&Mutant], deadline: Instant) -> Result<Verdicts> {
     let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
     let report = root.join(REPORT);
@@ -221,7 +277,8 @@ fn read_report(report: &Path) -> Verdicts {
     };
     let mut killed = names("caught.txt");
     killed.extend(names("timeout.txt"));
-    Verdicts { killed, survived: names("missed.txt"), refused: names("unviable.txt") }
+    let (survived, refused) = (names("missed.txt"), names("unviable.txt"));
+    Verdicts { killed, survived, unmet: BTreeSet::new(), refused }
 }
 
 /// An expression of cargo-mutants that takes the mutant of this name alone.
@@ -252,12 +309,28 @@ fn runner() -> Vec<String> {
     vec![format!("--cargo-arg=--config={runner}")]
 }
 
-/// Variables that make a verdict the same each time, and keep its builds apart.
+/// A test program at `directory`, with limited memory where the host can.
+pub fn within_memory(directory: &Path, program: &Path) -> Command {
+    if !child::is_installed("prlimit") {
+        return child::command(directory, program, &[]);
+    }
+    let mut command = child::command(directory, "prlimit", &[]);
+    command.arg(format!("--as={TEST_BYTES_MAX}")).arg(program);
+    command
+}
+
+/// Variables that make a verdict the same each time, and keep its builds apart and small.
 ///
 /// Cargo tells packages apart by their paths below the root, which are those of the project: in one
 /// target directory the project's next test would run what was built of a mutant.
-fn set_variables(root: &Path, command: &mut Command) {
+pub fn set_variables(root: &Path, command: &mut Command) {
     command.env("CARGO_TARGET_DIR", root.join(BUILD));
+    command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    set_fate(command);
+}
+
+/// Variables that make the tests draw the same cases each time.
+pub fn set_fate(command: &mut Command) {
     command.env("PROPTEST_RNG_SEED", "1");
     // A case that a mutant fails is none to keep.
     command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
@@ -300,9 +373,15 @@ mod tests {
 
     #[test]
     fn a_list_of_which_a_mutant_cannot_be_read_is_refused() {
-        let list = br#"[{"name": "a.rs:1:1: delete ! in f"}]"#;
-        assert_eq!(mutants_of(list).unwrap()[0].file, "a.rs");
-        for damaged in [&b"[]"[..], b"{}", b"", br#"[{"name": "delete ! in f"}]"#] {
+        let list = br#"[{"name": "a.rs:1:1: delete ! in f", "package": "p", "replacement": "",
+            "genre": "UnaryOperator", "span": {"start": {"line": 1, "column": 1},
+            "end": {"line": 1, "column": 2}}}]"#;
+        let mutant = &mutants_of(list).unwrap()[0];
+        assert_eq!((mutant.file.as_str(), mutant.package.as_str()), ("a.rs", "p"));
+        assert_eq!((mutant.change.start, mutant.change.end), ((1, 1), (1, 2)));
+        let without_place = &br#"[{"name": "a.rs:1:1: delete ! in f"}]"#[..];
+        let without_file = &br#"[{"name": "delete ! in f"}]"#[..];
+        for damaged in [&b"[]"[..], b"{}", b"", without_place, without_file] {
             assert!(mutants_of(damaged).is_err());
         }
     }

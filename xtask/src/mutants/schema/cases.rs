@@ -1,0 +1,261 @@
+//! Tests of a package one by one: the places that each meets, its time, its verdict on a mutant.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::compile::Program;
+use crate::child;
+use crate::mutants::tool;
+
+/// Seconds of the tests that are tried first on a mutant; each further try has twice as many.
+const FIRST_TRY_S: f64 = 0.25;
+/// A try ends when it takes this many times what it took without a mutant, and at least the time
+/// below: the mutant made it run in a circle, which is noticed.
+const TIMES_MAX: f64 = 5.0;
+const TRY_MIN: Duration = Duration::from_secs(10);
+/// Time for a test without a mutant.
+const BASELINE_MAX: Duration = Duration::from_secs(120);
+/// Interval between looks at whether a test program has ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// One test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    pub program: Program,
+    pub name: String,
+    /// Time without a mutant.
+    pub seconds: f64,
+    /// First numbers of the places that it meets.
+    pub met: BTreeSet<usize>,
+}
+
+/// How a test program ended.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Ended {
+    Passed,
+    Failed,
+    OutOfTime,
+}
+
+/// A directory for the files of tests, which may be ended before they remove them.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new(worker: usize) -> Result<Scratch> {
+        let name = format!("haul-mutants-{}-{worker}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Scratch(path))
+    }
+
+    fn clear(&self) {
+        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::create_dir_all(&self.0);
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The names of the tests of a program.
+pub fn names_of(program: &Program) -> Result<Vec<String>> {
+    let mut command = child::command(&program.directory, &program.path, &["--list"]);
+    let said = child::output_of(command.args(["--format", "terse"]))?;
+    let said = String::from_utf8_lossy(&said);
+    Ok(said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_owned).collect())
+}
+
+/// Runs one test without a mutant. It is tried a second time, for a test may fail by chance.
+pub fn baseline(program: &Program, name: &str, scratch: &Scratch) -> Result<Case> {
+    let told = scratch.0.join("met");
+    let names = [name];
+    for _ in 0..2 {
+        scratch.clear();
+        let started = Instant::now();
+        let mut command = command_of(program, &names, &scratch.0);
+        command.env("HAUL_MUTANTS_MET", &told);
+        let (ended, said) = wait(command, BASELINE_MAX)?;
+        let seconds = started.elapsed().as_secs_f64();
+        if ended == Ended::Passed {
+            let met = fs::read_to_string(&told).unwrap_or_default();
+            let met = met.lines().filter_map(|line| line.parse().ok()).collect();
+            return Ok(Case { program: program.clone(), name: name.to_owned(), seconds, met });
+        }
+        eprintln!("mutants: without any mutant: {name}: {ended:?}\n{said}");
+    }
+    bail!("the test {name} fails without any mutant")
+}
+
+/// Whether one of the cases notices the mutant of this number, the quick ones first.
+pub fn is_noticed(number: usize, cases: &[&Case], scratch: &Scratch) -> Result<bool> {
+    for one_try in tries(cases) {
+        let seconds: f64 = one_try.iter().map(|case| case.seconds).sum();
+        let bound = TRY_MIN.max(Duration::from_secs_f64(seconds * TIMES_MAX));
+        let mut programs: BTreeMap<&Program, Vec<&str>> = BTreeMap::new();
+        for case in one_try {
+            programs.entry(&case.program).or_default().push(&case.name);
+        }
+        for (program, names) in programs {
+            let mut command = command_of(program, &names, &scratch.0);
+            command.env("HAUL_MUTANT", number.to_string());
+            if wait(command, bound)?.0 != Ended::Passed {
+                scratch.clear();
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Parts cases into tries, the quickest first, of which each takes about twice the time of the one
+/// before.
+fn tries<'a>(cases: &[&'a Case]) -> Vec<Vec<&'a Case>> {
+    let mut sorted = cases.to_vec();
+    sorted.sort_by(|one, other| one.seconds.total_cmp(&other.seconds));
+    let mut tries: Vec<Vec<&Case>> = Vec::new();
+    let (mut seconds, mut seconds_max) = (0.0, FIRST_TRY_S);
+    for case in sorted {
+        if tries.is_empty() || seconds + case.seconds > seconds_max {
+            if !tries.is_empty() {
+                seconds_max *= 2.0;
+            }
+            tries.push(Vec::new());
+            seconds = 0.0;
+        }
+        seconds += case.seconds;
+        if let Some(last) = tries.last_mut() {
+            last.push(case);
+        }
+    }
+    tries
+}
+
+fn command_of(program: &Program, names: &[&str], scratch: &Path) -> Command {
+    let mut command = tool::within_memory(&program.directory, &program.path);
+    // One after the other: the one that fails ends the program, and two programs run at a time.
+    command.args(["--exact", "--test-threads=1"]).args(names);
+    command.env("CARGO_MANIFEST_DIR", &program.directory).env("TMPDIR", scratch);
+    tool::set_fate(&mut command);
+    command
+}
+
+/// Waits for a test program, which ends with the first test that fails; also tells what it said.
+fn wait(mut command: Command, bound: Duration) -> Result<(Ended, String)> {
+    let started = Instant::now();
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    let mut child = command.spawn().context("cannot start a test program")?;
+    let said = Arc::new(Mutex::new(String::new()));
+    let has_failed = Arc::new(AtomicBool::new(false));
+    if let Some(stdout) = child.stdout.take() {
+        let (said, has_failed) = (Arc::clone(&said), Arc::clone(&has_failed));
+        // Not waited for: a child of the test that lives on has the other end as well.
+        std::thread::spawn(move || listen(stdout, &said, &has_failed));
+    }
+    let ended = loop {
+        if has_failed.load(Ordering::Relaxed) {
+            end(&mut child);
+            break Ended::Failed;
+        }
+        if let Some(status) = child.try_wait()? {
+            break if status.success() { Ended::Passed } else { Ended::Failed };
+        }
+        if started.elapsed() > bound {
+            end(&mut child);
+            break Ended::OutOfTime;
+        }
+        std::thread::sleep(LOOK);
+    };
+    let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    Ok((ended, said))
+}
+
+/// Collects what a test program says, and notes when it says that a test failed.
+fn listen(mut stdout: impl Read, said: &Mutex<String>, has_failed: &AtomicBool) {
+    let mut bytes = [0; 4096];
+    while let Ok(count @ 1..) = stdout.read(&mut bytes) {
+        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        *said += &String::from_utf8_lossy(&bytes[..count]);
+        if says_failed(&said) {
+            has_failed.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Whether a test program told that a test failed: `test NAME ... FAILED`.
+fn says_failed(said: &str) -> bool {
+    said.lines().any(|line| line.starts_with("test ") && line.ends_with("... FAILED"))
+}
+
+/// Ends a program and those that it started.
+fn end(child: &mut Child) {
+    let words = ["-c", "kill -9 -\"$0\"", &child.id().to_string()].map(str::to_owned);
+    let _ = Command::new("sh").args(words).stderr(Stdio::null()).status();
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(name: &str, seconds: f64) -> Case {
+        let program = Program { path: "/bin/p".into(), directory: "/".into() };
+        Case { program, name: name.to_owned(), seconds, met: BTreeSet::new() }
+    }
+
+    fn shell(text: &str) -> Command {
+        child::command(Path::new("/"), "sh", &["-c", text])
+    }
+
+    #[test]
+    fn quick_tests_are_tried_first_and_slow_ones_in_growing_tries() {
+        let cases = [case("slow", 3.0), case("a", 0.1), case("b", 0.1), case("c", 0.2)];
+        let cases: Vec<&Case> = cases.iter().collect();
+        let names = |one: &Vec<&Case>| one.iter().map(|case| case.name.clone()).collect();
+        let tries: Vec<Vec<String>> = tries(&cases).iter().map(names).collect();
+        assert_eq!(tries, [vec!["a", "b"], vec!["c"], vec!["slow"]]);
+    }
+
+    #[test]
+    fn a_program_that_fails_is_told_from_one_that_passes() {
+        let bound = Duration::from_secs(20);
+        assert_eq!(wait(shell("exit 0"), bound).unwrap().0, Ended::Passed);
+        assert_eq!(wait(shell("exit 101"), bound).unwrap().0, Ended::Failed);
+        assert_eq!(wait(shell("kill -9 $$"), bound).unwrap().0, Ended::Failed);
+    }
+
+    /// Case of a mutant whose first failing test is followed by slow ones.
+    #[test]
+    fn the_first_test_that_fails_ends_the_program_and_what_it_started() {
+        let started = Instant::now();
+        let text = "sleep 60 & echo 'test a ... ok'; echo 'test b ... FAILED'; sleep 60";
+        let (ended, said) = wait(shell(text), Duration::from_secs(50)).unwrap();
+        assert_eq!((ended, said.lines().count()), (Ended::Failed, 2));
+        assert!(started.elapsed() < Duration::from_secs(40));
+    }
+
+    #[test]
+    fn a_program_that_runs_in_a_circle_is_out_of_time() {
+        let (ended, _) = wait(shell("while :; do :; done"), Duration::from_millis(50)).unwrap();
+        assert_eq!(ended, Ended::OutOfTime);
+    }
+
+    #[test]
+    fn a_name_that_holds_failed_is_no_failure() {
+        assert!(!says_failed("test a_test_that_FAILED ... ok\n"));
+        assert!(!says_failed("test a ... "));
+        assert!(says_failed("running 1 test\ntest a ... FAILED\n"));
+    }
+}
