@@ -112,7 +112,12 @@ fn as_many_streams_open_as_the_limit_says_at_a_time_and_ever() {
         assert_eq!(receiver.stream_opened(StreamId(stream)), Ok(()));
         receiver.stream_closed(StreamId(stream));
     }
-    assert!(receiver.stream_opened(StreamId(limits::STREAMS_EVER_MAX)).is_err());
+    let beyond = StreamId(limits::STREAMS_EVER_MAX);
+    assert!(receiver.stream_opened(beyond).is_err());
+    polled(&mut receiver);
+    let drop = message::StreamDrop { stream: beyond, why: String::new() };
+    assert_eq!(receiver.handle(Message::StreamDrop(drop)), Ok(()));
+    assert_eq!(polled(&mut receiver), [], "no number beyond the limit is kept");
 }
 
 #[test]
@@ -238,4 +243,39 @@ fn open_offers_take_as_much_memory_as_the_limit_says() {
     assert!(receiver.handle(offer(2, 0)).is_err(), "the limit is reached");
     receiver.answer(FileId(0), Answer::Skip).expect("an answer");
     assert_eq!(receiver.handle(offer(2, 0)), Ok(()), "there is room again");
+}
+
+#[test]
+fn the_names_that_were_removed_go_out_before_the_goodbye() {
+    let mut receiver = receiver();
+    let end = message::OffersEnd { files: 0, bytes: 0 };
+    receiver.handle(Message::OffersEnd(end)).expect("the only end");
+    let names = vec![b"old".to_vec(), b"older".to_vec()];
+    receiver.removed(names.clone());
+    receiver.finish(SideReport::default());
+    receiver.finish(SideReport::default());
+    let told = polled(&mut receiver);
+    let goodbye = Message::Finish(Finish { report: Some(SideReport::default()) });
+    assert_eq!(told, [Message::Removed(Removed { names }), goodbye], "said once");
+    assert!(!receiver.may_finish());
+}
+
+#[test]
+fn a_sender_says_goodbye_once() {
+    let mut receiver = receiver();
+    let end = message::OffersEnd { files: 0, bytes: 0 };
+    let goodbye = || Message::Finish(Finish { report: None });
+    assert!(receiver.handle(goodbye()).is_err(), "more offers may come");
+    receiver.handle(Message::OffersEnd(end)).expect("the only end");
+    assert_eq!(receiver.handle(goodbye()), Ok(()));
+    assert_eq!(receiver.awaits(), None);
+    assert!(receiver.handle(goodbye()).is_err(), "a second one");
+}
+
+#[test]
+fn a_sender_that_refuses_the_session_is_heard() {
+    let mut receiver = receiver();
+    let fault = Fault::new(FaultCode::IoFailed, Side::Source, "the disk fails");
+    assert_eq!(receiver.handle(Message::Refused(fault.clone())), Ok(()));
+    assert_eq!(receiver.poll_event(), Some(ReceiverEvent::Refused(fault)));
 }
