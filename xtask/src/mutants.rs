@@ -172,11 +172,12 @@ fn run_package(
         return Ok(files.len());
     };
     let mut left = 0;
-    let mut end = |file: &str, verdicts: &Verdicts| -> Result<()> {
+    let mut end = |file: &str, verdicts: &Verdicts, record: &mut Record| -> Result<()> {
         let of_file: Vec<&Mutant> =
             mutants.iter().copied().filter(|one| one.file == file).collect();
-        left += usize::from(verdicts.of(&of_file).reached() < of_file.len());
-        if end_file(root, file, &of_file, &verdicts.of(&of_file), record)? == Outcome::NotInOrder {
+        let verdicts = verdicts.of(&of_file);
+        left += usize::from(verdicts.reached() < of_file.len());
+        if end_file(root, file, &of_file, &verdicts, record)? == Outcome::NotInOrder {
             *outcome = Outcome::NotInOrder;
         }
         Ok(())
@@ -185,20 +186,29 @@ fn run_package(
     let alone = schema.alone(&files);
     for file in &files {
         let verdicts = schema.judge(&[file], deadline)?;
+        print_unexplained(mutants, &verdicts, record);
         if alone.iter().any(|one| one.file == *file) {
             waiting.add(verdicts);
         } else {
-            end(file, &verdicts)?;
+            end(file, &verdicts, record)?;
         }
     }
     if !alone.is_empty() && Instant::now() < deadline {
         println!("mutants: {package}: {} more, in builds of their own", alone.len());
-        waiting.add(tool::judge(root, &alone, deadline)?);
+        let verdicts = tool::judge(root, &alone, deadline)?;
+        print_unexplained(mutants, &verdicts, record);
+        waiting.add(verdicts);
     }
     for file in files.iter().filter(|file| alone.iter().any(|one| one.file == **file)) {
-        end(file, &waiting)?;
+        end(file, &waiting, record)?;
     }
     Ok(left)
+}
+
+fn print_unexplained(mutants: &[&Mutant], verdicts: &Verdicts, record: &Record) {
+    let mut survivors = verdicts.survivors(mutants);
+    survivors.retain(|one| !record.is_accepted(one));
+    print_survivors(&survivors, verdicts);
 }
 
 /// Tells what came of the mutants of one file, and writes it down when it is through.
@@ -212,7 +222,6 @@ fn end_file(
     let survivors = verdicts.survivors(of_file);
     let (accepted, unexplained): (Vec<&Mutant>, Vec<&Mutant>) =
         survivors.into_iter().partition(|one| record.is_accepted(one));
-    print_survivors(&unexplained, verdicts);
     let explained = accepted.len();
     println!("mutants: {file}: {}, {explained} explained", verdicts.sum(of_file.len()));
     let needless = killed_though_accepted(verdicts, of_file, record);
