@@ -16,10 +16,11 @@ use std::{
 };
 
 /// Calls that movers of files make, by the names of their tracepoints. Others are counted together.
-const NAMED: [&str; 66] = [
+const NAMED: [&str; 73] = [
     "accept4",
     "brk",
     "chmod",
+    "clock_nanosleep",
     "clone",
     "clone3",
     "close",
@@ -36,10 +37,12 @@ const NAMED: [&str; 66] = [
     "fcntl",
     "fdatasync",
     "flock",
+    "fstatfs",
     "fsync",
     "ftruncate",
     "futex",
     "getdents64",
+    "getsockopt",
     "gettimeofday",
     "io_uring_enter",
     "ioctl",
@@ -50,6 +53,7 @@ const NAMED: [&str; 66] = [
     "mkdir",
     "mkdirat",
     "mmap",
+    "mprotect",
     "munmap",
     "newfstat",
     "newfstatat",
@@ -64,10 +68,13 @@ const NAMED: [&str; 66] = [
     "pwrite64",
     "pwritev2",
     "read",
+    "readlink",
+    "readlinkat",
     "readv",
     "recvfrom",
     "recvmsg",
     "rename",
+    "renameat",
     "renameat2",
     "sched_yield",
     "select",
