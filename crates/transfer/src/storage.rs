@@ -11,6 +11,7 @@ pub mod holes;
 pub mod in_place;
 pub mod journal;
 mod leftovers;
+mod locked;
 pub mod mirror;
 pub mod name_at_target;
 pub mod name_sorter;

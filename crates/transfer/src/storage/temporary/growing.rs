@@ -8,9 +8,10 @@ use super::{
     super::{
         hidden_names::{PART_SUFFIX, hidden_name},
         journal::{Identity, Journal, growing_size_bytes, span_bytes_of},
+        locked::open_locked,
         root::Root,
     },
-    Part, Wanted, boot, identity_of, open_locked,
+    Part, Wanted, boot, identity_of,
 };
 use crate::error::io_fault;
 use haul_protocol::{
