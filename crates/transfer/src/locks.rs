@@ -51,8 +51,11 @@ pub mod rank {
         Target,
         /// Rank of the files that wait to be compared, of which a large one has a lock of its own.
         Queue,
-        /// Rank of a lock below which no other is taken; most locks have it.
+        /// Rank of a lock below which only that of the hidden directories is taken; most locks have
+        /// it.
         Leaf,
+        /// Rank of the list of hidden directories, which is asked wherever a name is opened.
+        Names,
     }
 }
 

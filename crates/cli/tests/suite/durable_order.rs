@@ -8,7 +8,8 @@ use crate::harness::journey::{Journey, WAYS, Way};
 use haul_testkit::{skip::skip, strace::Strace};
 use std::collections::HashMap;
 
-const CALLS: &str = "fsync,fdatasync,write,pwrite64,pwritev,unlinkat,renameat,renameat2,linkat";
+const CALLS: &str =
+    "fsync,fdatasync,syncfs,write,pwrite64,pwritev,unlinkat,renameat,renameat2,linkat";
 /// Beginning of a journal's head, which tells of no span.
 const HEAD: &str = "haul-jn";
 
@@ -64,11 +65,11 @@ fn calls_in(log: &str) -> Vec<Call> {
     calls
 }
 
-/// The calls of the side that receives a file of 6 MiB, whose spans are journaled on the way.
-fn calls_of_a_receiver(way: Way) -> Option<Vec<Call>> {
+/// The calls of the side that receives a source slowly, which `make` makes.
+fn calls_of_a_receiver(way: Way, make: impl Fn(&Journey)) -> Option<Vec<Call>> {
     let journey = Journey::new(way);
     let place = &journey.place;
-    place.file(&journey.from("f"), 6 << 20);
+    make(&journey);
     let (server, log) = (&journey.server, place.path("calls"));
     let command = match way {
         Way::Push => words!["push", place.source("f"), server.url("f")],
@@ -96,7 +97,9 @@ fn calls_of_a_receiver(way: Way) -> Option<Vec<Call>> {
 #[test]
 fn data_is_synced_before_its_journal_and_the_directory_after_the_name() {
     for way in WAYS {
-        let Some(calls) = calls_of_a_receiver(way) else { return };
+        // Its spans are journaled on the way.
+        let make = |journey: &Journey| journey.place.file(&journey.from("f"), 6 << 20);
+        let Some(calls) = calls_of_a_receiver(way, make) else { return };
         let (part, journal) = (".f.haul-part", ".f.haul-journal");
         let is_between =
             |call: &Call, from: usize, to: usize| call.began >= from && call.ended < to;
@@ -126,6 +129,59 @@ fn data_is_synced_before_its_journal_and_the_directory_after_the_name() {
         let directory = named.descriptor().split_once('<').unwrap().1;
         let kept = calls.iter().any(|call| call.syncs(directory) && call.began > named.ended);
         assert!(kept, "{way:?}: the name is not synced: {calls:#?}");
+    }
+}
+
+/// Small files in a new directory: each is synced with its file system before the list tells of it,
+/// and all before the directory has its name.
+#[test]
+fn a_hidden_directory_is_synced_before_its_list_tells_of_it_and_before_it_has_its_name() {
+    for way in WAYS {
+        let make = |journey: &Journey| {
+            for number in 0..150 {
+                journey.place.file(&journey.from(&format!("f/{number}")), 40 << 10);
+            }
+        };
+        let Some(calls) = calls_of_a_receiver(way, make) else { return };
+        let (hidden, list) = (".f.haul-staged", ".f.haul-durable");
+        let is_file =
+            |call: &&Call| call.writes(hidden) && matches!(&*call.name, "write" | "pwrite64");
+        let seen = calls.iter().filter(is_file).count();
+        // A client is watched once it runs, and may have written some by then.
+        let unseen = if way == Way::Push { 0 } else { 30 };
+        assert!((150 - unseen..=150).contains(&seen), "{way:?}: {seen} files: {calls:#?}");
+        let syncs = || calls.iter().filter(|call| call.name == "syncfs");
+        let told: Vec<&Call> = calls.iter().filter(|call| call.writes(list)).collect();
+        assert!(told.len() >= 2, "{way:?}: it took longer than two groups: {calls:#?}");
+        let first = told[0].began;
+        for told in &told {
+            let sync = syncs().rfind(|sync| sync.ended < told.began);
+            let sync = sync.unwrap_or_else(|| panic!("{way:?}: told before a sync: {calls:#?}"));
+            // A line of 16 bytes first, 12 for a batch, 16 a name: `storage/staged/list.rs`.
+            let bytes: usize = told.arguments.rsplit(", ").nth(1).unwrap().parse().unwrap();
+            let names = (bytes - if told.began == first { 28 } else { 12 }) / 16;
+            let written = calls.iter().filter(is_file).filter(|c| c.ended < sync.began).count();
+            assert!(
+                written + 150 - seen >= names,
+                "{way:?}: {names} told, {written} synced: {calls:#?}"
+            );
+        }
+        // The last is for a kill alone: the directory gets its name next.
+        for told in &told[..told.len() - 1] {
+            let lasts = calls.iter().any(|call| call.syncs(list) && call.began > told.ended);
+            assert!(lasts, "{way:?}: the list is not synced: {calls:#?}");
+        }
+        let is_named = |call: &&Call| call.name == "renameat2" && call.arguments.contains(hidden);
+        let named = calls.iter().find(is_named).unwrap_or_else(|| panic!("no name: {calls:#?}"));
+        let last_file = calls.iter().rfind(is_file).unwrap();
+        let is_whole = syncs().any(|sync| sync.began > last_file.ended && sync.ended < named.began);
+        assert!(is_whole, "{way:?}: named before all was synced: {calls:#?}");
+        let directory = named.descriptor().split_once('<').unwrap().1;
+        let kept = calls.iter().find(|call| call.syncs(directory) && call.began > named.ended);
+        let kept = kept.unwrap_or_else(|| panic!("{way:?}: the name is not synced: {calls:#?}"));
+        let forgotten = calls.iter().find(|c| c.name == "unlinkat" && c.arguments.contains(list));
+        let is_last = forgotten.is_some_and(|call| call.began > kept.ended);
+        assert!(is_last, "{way:?}: the list goes before the name is there to stay: {calls:#?}");
     }
 }
 

@@ -190,10 +190,12 @@ pub fn temporaries(directory: &Path) -> Vec<PathBuf> {
     names
 }
 
-/// Whether a name is that of one of haul's temporaries.
+/// Whether a name is that of one of haul's temporaries, or of something in a hidden directory.
 pub fn is_temporary(name: &Path) -> bool {
-    let name = name.file_name().unwrap_or_default().as_encoded_bytes();
-    name.ends_with(b".haul-part") || name.ends_with(b".haul-journal")
+    let suffixes = [".haul-part", ".haul-journal", ".haul-staged", ".haul-durable"];
+    name.iter().any(|part| {
+        suffixes.iter().any(|suffix| part.as_encoded_bytes().ends_with(suffix.as_bytes()))
+    })
 }
 
 /// Fails when the two trees are not the same.

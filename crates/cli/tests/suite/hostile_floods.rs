@@ -343,7 +343,8 @@ fn a_server_whose_offers_never_end_takes_little_memory_of_a_pull() {
     running.signal(rustix::process::Signal::INT);
     assert!(running.finish().status != 0);
     let made = haul_testkit::tree::names(&place.path("target")).unwrap();
-    assert_eq!(made.len(), 1, "{made:?}");
+    // An empty directory that is hidden until its end is of no use to another run.
+    assert!(made.is_empty(), "{made:?}");
 }
 
 /// Bytes in front of any payload: long headers, many headers, many streams.

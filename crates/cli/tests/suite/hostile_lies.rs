@@ -678,7 +678,7 @@ fn of_two_offers_of_one_name_the_first_arrives_whole() {
     peer.sync().unwrap();
     send(1, 6, PayloadStatus::Confirmed);
     peer.hear(|message| (*message == settled(6)).then_some(())).unwrap();
-    assert_eq!(fs::read(place.root("d/x")).unwrap(), [6; 10]);
+    assert_eq!(fs::read(place.root(".d.haul-staged/x")).unwrap(), [6; 10], "until the end");
     drop((peer, stream));
     server.wait_for_sessions(1);
     assert!(!place.root("large").exists());

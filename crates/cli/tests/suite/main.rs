@@ -50,6 +50,7 @@ mod screens;
 mod second_look;
 mod serving;
 mod source_forms;
+mod staged;
 mod transfer;
 mod tree_options;
 mod trees;

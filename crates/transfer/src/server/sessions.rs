@@ -71,18 +71,6 @@ use std::{
 /// Limits on what a client may have offered and unsettled: enough for small files on a long path,
 /// in memory that 64 sessions may take.
 const OFFER_LIMITS: OfferLimits = OfferLimits { files: 16_384, bytes: 4 << 20 };
-/// Most offers on a path within a site, where answers come at once: fewer open files keep to memory
-/// that was touched before. Of 16 KiB each, 20,000 went a tenth faster so.
-const OFFERS_ON_SHORT_PATH: u32 = 4096;
-const SHORT_PATH_RTT: Duration = Duration::from_millis(1);
-
-fn offer_limits(rtt: Duration) -> OfferLimits {
-    let is_short = rtt < SHORT_PATH_RTT;
-    OfferLimits {
-        files: if is_short { OFFERS_ON_SHORT_PATH } else { OFFER_LIMITS.files },
-        ..OFFER_LIMITS
-    }
-}
 /// Time that a single-use token's next session waits for one that is just ending.
 const SINGLE_USE_PATIENCE: Duration = Duration::from_secs(2);
 /// Most problems of one session that are told, each by a line.
@@ -114,7 +102,7 @@ impl Accepted {
             protection: self.open.protection,
             digest: self.open.digest,
             streams: self.streams_granted,
-            offers_max: offer_limits(self.rtt).files,
+            offers_max: OFFER_LIMITS.files,
             offer_bytes_max: OFFER_LIMITS.bytes,
             rtt_us: u64::try_from(self.rtt.as_micros()).unwrap_or(u64::MAX),
             verify_target: self.open.verify_target,
@@ -561,7 +549,7 @@ fn run_role(
         Work::Send(top, _) => {
             let options = SendingOptions {
                 giving: Giving::to(&grant, &open),
-                offers: offer_limits(accepted.rtt),
+                offers: OFFER_LIMITS,
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),
@@ -587,7 +575,7 @@ fn run_role(
             let options = ReceivingOptions {
                 telling: Telling::to(grant.rights),
                 dry_run: file_options.dry_run,
-                offers: offer_limits(accepted.rtt),
+                offers: OFFER_LIMITS,
                 stall_after: STALL_AFTER_DEFAULT,
                 engine,
                 span_bytes: Some(open.span_bytes).filter(|bytes| *bytes > 0),

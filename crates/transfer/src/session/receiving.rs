@@ -20,6 +20,7 @@ mod removing;
 mod room;
 mod rounds;
 mod settling;
+mod showing;
 mod stage;
 mod stages_in_order;
 mod start;
@@ -336,7 +337,16 @@ impl Role for Receiving<'_> {
     }
 
     fn holds(&self, held: &Held) -> bool {
-        self.context.shared.holds(held)
+        let is_staged = |inode: (u64, u64)| {
+            let root = self.context.place.root();
+            root.is_some_and(|root| {
+                root.hidden_directories().iter().any(|it| it.locked_inode() == inode)
+            })
+        };
+        match held {
+            Held::File(inode, device) if is_staged((*inode, *device)) => true,
+            held => self.context.shared.holds(held),
+        }
     }
 
     /// Ends a watch when its user wants it to; it is complete when nothing is under way then.

@@ -1,5 +1,5 @@
 //! Names of haul's own files beside a target. They are the temporary that is received into, and its
-//! journal.
+//! journal; of a directory, the hidden one that is received into, and the list of what is durable.
 
 use super::root::split_last;
 use crate::{bytes::hex, token::Token};
@@ -7,11 +7,14 @@ use haul_protocol::limits::COMPONENT_BYTES_MAX;
 
 pub(super) const PART_SUFFIX: &[u8] = b".haul-part";
 pub(super) const JOURNAL_SUFFIX: &[u8] = b".haul-journal";
+pub(super) const STAGED_SUFFIX: &[u8] = b".haul-staged";
+pub(super) const LIST_SUFFIX: &[u8] = b".haul-durable";
+const SUFFIXES: [&[u8]; 4] = [PART_SUFFIX, JOURNAL_SUFFIX, STAGED_SUFFIX, LIST_SUFFIX];
 
 /// Whether a name is one of haul's own temporaries.
 #[must_use]
 pub fn is_hidden(name: &[u8]) -> bool {
-    name.starts_with(b".") && (name.ends_with(PART_SUFFIX) || name.ends_with(JOURNAL_SUFFIX))
+    name.starts_with(b".") && SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
 pub(super) fn hidden_name(name: &[u8], suffix: &[u8]) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! Files that one session has locked (flock(2)): temporaries that are received into.
+//! Files that one session has locked (flock(2)): temporaries, and lists of hidden directories.
 //!
 //! The lock ends with the process that holds it, however that dies.
 

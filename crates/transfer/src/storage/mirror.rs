@@ -5,10 +5,11 @@
 //! tree of any size takes little memory. What the user's patterns leave out is not touched.
 
 use super::{
-    hidden_names::{JOURNAL_SUFFIX, is_hidden},
+    hidden_names::{JOURNAL_SUFFIX, STAGED_SUFFIX, is_hidden},
     name_sorter::{NameReader, SortedNames},
     root::{Links, Root, join},
     source::stat_offer,
+    staged,
     walk::list,
 };
 use crate::{
@@ -298,6 +299,9 @@ fn remove_leftovers_in(root: &Root, directory: &[u8]) {
     let mut hidden: Vec<Vec<u8>> = names.filter(|name| is_hidden(name)).collect();
     // Temporaries before journals: one that is in use keeps its own.
     hidden.sort_by_key(|name| name.ends_with(JOURNAL_SUFFIX));
+    let (staged, hidden): (Vec<_>, Vec<_>) =
+        hidden.into_iter().partition(|name| name.ends_with(STAGED_SUFFIX));
+    staged.iter().for_each(|name| staged::remove_left(&opened, name));
     let _ = hidden.iter().all(|name| remove_leftover(&opened, name));
 }
 

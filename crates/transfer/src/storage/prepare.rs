@@ -8,6 +8,7 @@ use super::{
     hidden_names::hidden_link_name,
     holes,
     root::{Links, Root, join},
+    staged::{self, Begun, StagedDirectory, StagedEntry},
     target::{Shape, TargetFile, TargetRules},
     temporary::{Named, Naming, Part, Wanted},
 };
@@ -58,6 +59,7 @@ pub(super) fn null_target(offer: &FileOffer, grid: &SpanGrid) -> Prepared {
 }
 
 /// An offer that is being looked at.
+#[derive(Clone)]
 pub(super) struct Preparing<'a> {
     pub root: &'a Arc<Root>,
     pub rules: &'a Arc<TargetRules>,
@@ -66,18 +68,30 @@ pub(super) struct Preparing<'a> {
     pub digest: Digest,
     /// Whether this session made the directory of the file.
     pub in_fresh: bool,
+    /// The directory that is hidden until its end, and holds the file.
+    pub staged: Option<Arc<StagedDirectory>>,
 }
 
 impl Preparing<'_> {
     fn ready(&self, name: Vec<u8>, shape: Shape, durable: Option<SpanSet>) -> Prepared {
         let durable = durable.unwrap_or_else(|| SpanSet::new(self.grid.count()));
         Prepared::Ready {
-            target: Box::new(TargetFile::new(self.offer, name, shape, self.rules.clone())),
+            target: Box::new(self.target(name, shape)),
             span_bytes: self.grid.span_bytes(),
             durable,
             stored_as: Vec::new(),
             left: None,
         }
+    }
+
+    fn target(&self, name: Vec<u8>, shape: Shape) -> TargetFile {
+        let is_light =
+            matches!(shape, Shape::Directory { .. } | Shape::Whole { naming: Naming::Staged, .. });
+        let staged = self.staged.clone().map(match is_light {
+            true => StagedEntry::light,
+            false => StagedEntry::other,
+        });
+        TargetFile::new(self.offer, name, shape, self.rules.clone()).in_staged(staged)
     }
 
     fn plan(&self, replaces: bool, stored_as: Vec<u8>) -> Prepared {
@@ -93,6 +107,9 @@ impl Preparing<'_> {
         if let Some(there) = there.filter(|there| is_directory(there)) {
             if self.rules.file_options.move_sources && is_source_itself(there, self.offer) {
                 return Err(same_file(&name));
+            }
+            if !self.rules.file_options.leaves_nothing() {
+                staged::take_up_left(self.root, &name)?;
             }
             self.rules.attributes.count_directory(there, self.offer);
             return Ok(Prepared::Skip);
@@ -118,6 +135,21 @@ impl Preparing<'_> {
         }
         // Never wider than the source, also until its end, and this session may write into it.
         let mode = self.offer.mode & MODE_BITS | 0o700;
+        if self.staged.is_none() {
+            match staged::begin(self.root, &name, mode, self.rules.file_options)? {
+                Begun::Plain => {}
+                Begun::Shown => return Ok(Prepared::Skip),
+                Begun::Hidden { directory, is_new } => {
+                    if is_new {
+                        fresh.add(&name);
+                    }
+                    let root = self.root.clone();
+                    let shape = Shape::Directory { root, new_levels: 1 };
+                    let hidden = Preparing { staged: Some(directory), ..self.clone() };
+                    return Ok(hidden.ready(name, shape, None));
+                }
+            }
+        }
         let new_levels = self
             .root
             .make_directories(&name, mode)
@@ -232,7 +264,8 @@ impl Preparing<'_> {
             }
             return Ok(self.plan(replaces, stored_as));
         }
-        let mut prepared = self.receive(other_name.unwrap_or(name))?;
+        let is_new = there.is_none() && other_name.is_none();
+        let mut prepared = self.receive(other_name.unwrap_or(name), is_new)?;
         if let Prepared::Ready { stored_as: told, .. } = &mut prepared {
             *told = stored_as;
         }
@@ -243,7 +276,8 @@ impl Preparing<'_> {
         conflict::decide(self.root, name, there, self.offer, self.rules.file_options)
     }
 
-    fn receive(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
+    /// Receives a file or link. `is_new`: nothing has its name.
+    fn receive(&self, name: Vec<u8>, is_new: bool) -> Result<Prepared, Fault> {
         if self.offer.kind == FileKind::Symlink {
             let link_name = hidden_link_name(&name);
             let shape = Shape::Link { root: self.root.clone(), link_name, is_made: false };
@@ -252,10 +286,21 @@ impl Preparing<'_> {
         if self.offer.growth != Growth::NotGrowing {
             return self.receive_growing(name);
         }
+        let staged = self.staged.as_deref();
         if self.grid.count() <= 1 {
-            let naming = if self.in_fresh { Naming::Linked } else { Naming::Locked };
+            let naming = match self.in_fresh {
+                _ if is_new && staged.is_some_and(StagedDirectory::takes_small_files) => {
+                    Naming::Staged
+                }
+                true => Naming::Linked,
+                false => Naming::Locked,
+            };
             let shape = Shape::Whole { root: self.root.clone(), naming };
             return Ok(self.ready(name, shape, None));
+        }
+        if let Some(staged) = staged {
+            // Such a file takes its time, and has a temporary of its own.
+            staged.want();
         }
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
         let recheck = self.rules.file_options.recheck;
@@ -275,7 +320,7 @@ impl Preparing<'_> {
         }
         let shape = Shape::Regular(Box::new(part));
         Ok(Prepared::Ready {
-            target: Box::new(TargetFile::new(self.offer, name, shape, self.rules.clone())),
+            target: Box::new(self.target(name, shape)),
             span_bytes,
             durable,
             stored_as: Vec::new(),
@@ -285,6 +330,9 @@ impl Preparing<'_> {
 
     /// Prepares a round of a file that is still being written, or its end.
     fn receive_growing(&self, name: Vec<u8>) -> Result<Prepared, Fault> {
+        if let Some(staged) = &self.staged {
+            staged.want();
+        }
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
         let recheck = self.rules.file_options.recheck;
         let wanted = Wanted { span_bytes, spans, digest: self.digest, recheck };
@@ -296,7 +344,7 @@ impl Preparing<'_> {
         }
         let shape = Shape::Regular(Box::new(found.part));
         Ok(Prepared::Ready {
-            target: Box::new(TargetFile::new(self.offer, name, shape, self.rules.clone())),
+            target: Box::new(self.target(name, shape)),
             span_bytes: found.span_bytes,
             durable: found.durable,
             stored_as: Vec::new(),
@@ -381,7 +429,8 @@ mod tests {
             let means = PathMeans::Directory;
             let place = TargetPlace::resolve(&root, b"", means, FileOptions::default()).unwrap();
             place.prepare(&offer, 64 << 10, Digest::AesGmac, fresh).unwrap();
-            let there = std::fs::metadata(directory.path().join(name)).unwrap().mode() & 0o777;
+            let hidden = directory.path().join(format!(".{name}.haul-staged"));
+            let there = std::fs::metadata(hidden).unwrap().mode() & 0o777;
             assert!(there & !(mode | 0o700) == 0 && there & 0o700 == 0o700, "{name}: {there:o}");
         }
     }

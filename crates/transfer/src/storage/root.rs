@@ -4,7 +4,8 @@
 //! `..` nor a symbolic link, planted before or meanwhile, leads out. Where something is written,
 //! symbolic links are not followed at all.
 
-use crate::locks::{Lock, lock};
+use super::staged::{StagedDirectory, Staging};
+use crate::locks::{Lock, lock, rank};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, statat},
     io::Errno,
@@ -64,10 +65,12 @@ fn inode(stat: &Stat) -> (u64, u64) {
 /// A directory below which names are opened, and never beyond it.
 #[derive(Debug)]
 pub struct Root {
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     /// Parent directories that are kept open, the one asked for longest ago first.
     parents: Lock<VecDeque<Parent>>,
     closed: Arc<Closed>,
+    /// Directories that are hidden for now: names below them lead there.
+    staging: Lock<Staging, rank::Names>,
     /// Path of the root, for messages only.
     path: PathBuf,
 }
@@ -80,8 +83,7 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = rustix::fs::open(path, flags, Mode::empty())?;
-        let (parents, closed) = (Lock::default(), Arc::default());
-        Ok(Arc::new(Self { directory, parents, closed, path: path.to_owned() }))
+        Ok(Self::of(Arc::new(directory), Arc::default(), path.to_owned()))
     }
 
     /// Opens a root with directories below it that nothing is read from, listed in or written to,
@@ -126,8 +128,18 @@ impl Root {
         }
         all.paths.sort();
         all.paths.dedup();
-        let (parents, closed) = (Lock::default(), Arc::new(all));
-        Ok(Arc::new(Self { directory, parents, closed, path: path.to_owned() }))
+        Ok(Self::of(Arc::new(directory), Arc::new(all), path.to_owned()))
+    }
+
+    fn of(directory: Arc<OwnedFd>, closed: Arc<Closed>, path: PathBuf) -> Arc<Self> {
+        let (parents, staging) = (Lock::default(), Lock::default());
+        Arc::new(Self { directory, parents, closed, staging, path })
+    }
+
+    /// A root of the same directory for one session, whose hidden directories nobody else sees.
+    #[must_use]
+    pub(super) fn of_session(&self) -> Arc<Self> {
+        Self::of(self.directory.clone(), self.closed.clone(), self.path.clone())
     }
 
     /// The directories that [`Self::open_without`] keeps from everybody.
@@ -192,14 +204,13 @@ impl Root {
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let directory = self.open_beneath(path, flags, Mode::empty(), links)?;
-        let (path, closed) = (self.path.join(os_path(path)), self.closed.clone());
-        Ok(Arc::new(Self { directory, parents: Lock::default(), closed, path }))
+        Ok(Self::of(Arc::new(directory), self.closed.clone(), self.path.join(os_path(path))))
     }
 
     /// Whether the root's path still leads to it, as far as can be seen.
     #[must_use]
     pub(crate) fn has_its_name(&self) -> bool {
-        let (Ok(open), named) = (fstat(&self.directory), rustix::fs::stat(&self.path)) else {
+        let (Ok(open), named) = (fstat(&*self.directory), rustix::fs::stat(&self.path)) else {
             return true;
         };
         match named {
@@ -226,18 +237,87 @@ impl Root {
         links: Links,
     ) -> io::Result<OwnedFd> {
         let name = if name.is_empty() { b"." } else { name };
-        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        resolve.set(ResolveFlags::NO_SYMLINKS, links == Links::Refuse);
+        let mut hidden = lock(&self.staging).path_of(name);
         loop {
-            match openat2(&self.directory, name, flags | OFlags::CLOEXEC, mode, resolve) {
-                // A rename elsewhere raced with `..`, which cannot be in our names, or a signal.
-                Err(Errno::AGAIN | Errno::INTR) => {}
+            let path = hidden.as_deref().unwrap_or(name);
+            match self.open_path(path, flags, mode, links) {
+                // A hidden directory may have got its name meanwhile.
+                Err(Errno::NOENT) if hidden.is_some() => {
+                    let now = lock(&self.staging).path_of(name);
+                    if now == hidden {
+                        return Err(Errno::NOENT.into());
+                    }
+                    hidden = now;
+                }
                 other => {
                     let opened = other?;
                     return self.check_open(&opened).map(|()| opened);
                 }
             }
         }
+    }
+
+    fn open_path(
+        &self,
+        path: &[u8],
+        flags: OFlags,
+        mode: Mode,
+        links: Links,
+    ) -> rustix::io::Result<OwnedFd> {
+        let mut resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        resolve.set(ResolveFlags::NO_SYMLINKS, links == Links::Refuse);
+        loop {
+            match openat2(&*self.directory, path, flags | OFlags::CLOEXEC, mode, resolve) {
+                // A rename elsewhere raced with `..`, which cannot be in our names, or a signal.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Whether one more directory may be hidden, of at most `most`.
+    pub(super) fn may_stage(&self, most: usize) -> bool {
+        lock(&self.staging).may_stage(most)
+    }
+
+    /// Has no directory hidden from now on.
+    pub(super) fn forbid_staging(&self) {
+        lock(&self.staging).forbid();
+    }
+
+    pub(super) fn hide(&self, directory: Arc<StagedDirectory>) {
+        lock(&self.staging).hide(directory);
+    }
+
+    /// The hidden directory that a name is in.
+    #[must_use]
+    pub(crate) fn hidden_directory_of(&self, name: &[u8]) -> Option<Arc<StagedDirectory>> {
+        let staging = lock(&self.staging);
+        staging.holding(name).filter(|directory| directory.name() != name).cloned()
+    }
+
+    /// Whether this session has hidden the directory of this name.
+    pub(super) fn is_hidden_here(&self, name: &[u8]) -> bool {
+        lock(&self.staging).holding(name).is_some_and(|directory| directory.name() == name)
+    }
+
+    /// All directories that are hidden now.
+    #[must_use]
+    pub(crate) fn hidden_directories(&self) -> Vec<Arc<StagedDirectory>> {
+        lock(&self.staging).all()
+    }
+
+    /// The descriptor by which the file system of a device is synced, opened at `place` at first.
+    pub(super) fn sync_handle(&self, device: u64, place: &OwnedFd) -> io::Result<Arc<OwnedFd>> {
+        lock(&self.staging).sync_handle(device, place)
+    }
+
+    /// Does what changes the path of a hidden directory, while no name is looked for below it.
+    pub(super) fn while_nobody_looks(
+        &self,
+        act: impl FnOnce(&mut Staging) -> io::Result<()>,
+    ) -> io::Result<()> {
+        act(&mut lock(&self.staging))
     }
 
     /// Lets go of the parent directories that are kept open: nobody asks for them soon, and they
@@ -339,7 +419,8 @@ impl Root {
     /// # Errors
     /// If there is no such name, or it would lead out or to what is kept from everybody.
     pub(crate) fn stat(&self, name: &[u8], links: Links) -> io::Result<Stat> {
-        if links == Links::Follow || name.is_empty() {
+        // A directory that is hidden has another name beside the others.
+        if links == Links::Follow || name.is_empty() || self.is_hidden_here(name) {
             let path = self.open_beneath(name, OFlags::PATH, Mode::empty(), links)?;
             return Ok(rustix::fs::fstat(&path)?);
         }

@@ -10,6 +10,8 @@ use super::{
     journal::Recorded,
     open_files::Pass,
     root::Root,
+    small_file,
+    staged::{StagedDirectory, StagedEntry},
     temporary::{
         Named, Naming, Part,
         growing::{full_spans, growing_grid, takes_up},
@@ -54,6 +56,8 @@ pub struct TargetFile {
     pub name: Vec<u8>,
     pub(super) shape: Shape,
     rules: Arc<TargetRules>,
+    /// Place in a directory that is hidden until its end.
+    staged: Option<StagedEntry>,
 }
 
 #[derive(Debug)]
@@ -80,6 +84,10 @@ pub(super) enum Shape {
         root: Arc<Root>,
         naming: Naming,
     },
+    /// A small file in a hidden directory, under its own name and closed.
+    Written {
+        root: Arc<Root>,
+    },
 }
 
 impl TargetFile {
@@ -89,7 +97,26 @@ impl TargetFile {
         shape: Shape,
         rules: Arc<TargetRules>,
     ) -> Self {
-        Self { offer: Arc::new(offer.clone()), name, shape, rules }
+        Self { offer: Arc::new(offer.clone()), name, shape, rules, staged: None }
+    }
+
+    /// The file as an entry of a hidden directory, where it is one.
+    pub(super) fn in_staged(self, staged: Option<StagedEntry>) -> Self {
+        Self { staged, ..self }
+    }
+
+    /// The hidden directory that the file is in.
+    #[must_use]
+    pub fn hidden_directory(&self) -> Option<&Arc<StagedDirectory>> {
+        Some(self.staged.as_ref()?.directory()).filter(|directory| directory.is_hidden())
+    }
+
+    /// Whether a sync of the file system makes the file durable, and nothing is to be done after
+    /// that: it is in a hidden directory, under its own name.
+    #[must_use]
+    pub fn is_light(&self) -> bool {
+        let is_made = !matches!(self.shape, Shape::Regular(_) | Shape::Named(_));
+        self.staged.as_ref().is_some_and(StagedEntry::is_light) && is_made
     }
 
     /// File that engines write to; `None` for a file of one span, which is opened when that comes,
@@ -124,12 +151,32 @@ impl TargetFile {
         if matches!(self.shape, Shape::Null) {
             return Ok(());
         }
+        if self.write_staged(bytes)? {
+            return Ok(());
+        }
         let (offer, rules) = (self.offer.clone(), self.rules.clone());
         let part = self.whole_part(pass)?;
         part.write_whole(bytes)
             .map_err(|error| io_fault(Side::Target, &self.name, "cannot be written", &error))?;
         let sealed = self.whole_part(None)?.seal(&offer, &rules.attributes);
         sealed.map_err(|error| attributes_fault(&self.name, &error))
+    }
+
+    /// Makes a small file of a hidden directory, with all of its bytes. False if this is none, or
+    /// something has its name.
+    fn write_staged(&mut self, bytes: &[u8]) -> Result<bool, Fault> {
+        let (root, is_there) = match &self.shape {
+            Shape::Whole { root, naming: Naming::Staged } => (root.clone(), false),
+            // It came once more: the stream that brought it was lost before it could tell.
+            Shape::Written { root } => (root.clone(), true),
+            _ => return Ok(false),
+        };
+        let attributes = &self.rules.attributes;
+        match small_file::write(&root, &self.name, &self.offer, attributes, bytes, is_there)? {
+            true => self.shape = Shape::Written { root },
+            false => self.shape = Shape::Whole { root, naming: Naming::Locked },
+        }
+        Ok(matches!(self.shape, Shape::Written { .. }))
     }
 
     fn whole_part(&mut self, pass: Option<Pass>) -> Result<&mut Part, Fault> {
@@ -254,13 +301,13 @@ impl TargetFile {
     /// # Errors
     /// The fault that ends this file; the temporary stays for the next run.
     pub fn seal(&mut self) -> Result<(), Fault> {
-        if matches!(self.shape, Shape::Whole { .. }) {
+        if matches!(self.shape, Shape::Whole { .. }) && !self.write_staged(&[])? {
             // An empty file: no byte of it ever came.
             self.whole_part(None)?;
         }
         let result = match &mut self.shape {
             Shape::Null | Shape::Directory { .. } | Shape::Whole { .. } => Ok(()),
-            Shape::Link { is_made: true, .. } | Shape::Named(_) => Ok(()),
+            Shape::Link { is_made: true, .. } | Shape::Named(_) | Shape::Written { .. } => Ok(()),
             Shape::Link { root, link_name, is_made } => {
                 let made = make_link(root, &self.name, link_name, &self.offer, &self.rules);
                 *is_made = made.is_ok();
@@ -279,8 +326,11 @@ impl TargetFile {
     /// # Errors
     /// As [`Self::seal`].
     pub fn sync(&mut self) -> Result<(), Fault> {
-        let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
-        let synced = part.sync();
+        let synced = match &mut self.shape {
+            Shape::Regular(part) => part.sync(),
+            Shape::Written { root } => small_file::sync(root, &self.name),
+            _ => Ok(()),
+        };
         self.named("cannot be synced", synced)
     }
 
@@ -296,7 +346,7 @@ impl TargetFile {
             }
             Shape::Link { .. } => Err(io::Error::other("the link was not made")),
             Shape::Regular(part) => part.publish().map(|named| self.shape = Shape::Named(named)),
-            Shape::Named(_) => Ok(()),
+            Shape::Named(_) | Shape::Written { .. } => Ok(()),
         };
         self.named("cannot be put under its name", result)
     }
@@ -311,7 +361,7 @@ impl TargetFile {
             Shape::Directory { root, new_levels } => {
                 root.each_parent(&self.name, *new_levels, |directory| sync_directory(directory))
             }
-            Shape::Link { root, .. } => {
+            Shape::Link { root, .. } | Shape::Written { root } => {
                 root.parent_of(&self.name).and_then(|(parent, _)| sync_directory(&parent))
             }
             Shape::Regular(part) => sync_directory(&part.directory),
@@ -341,7 +391,9 @@ impl TargetFile {
             Shape::Directory { root, new_levels } => {
                 root.each_parent(&self.name, *new_levels, |fd| look(fd))
             }
-            Shape::Link { root, .. } => look(&root.parent_of(&self.name)?.0),
+            Shape::Link { root, .. } | Shape::Written { root } => {
+                look(&root.parent_of(&self.name)?.0)
+            }
             Shape::Regular(part) => each(part.device(), part.directory.as_fd()),
             Shape::Named(named) => each(named.device, named.directory.as_fd()),
         }
@@ -368,6 +420,11 @@ impl TargetFile {
         match self.shape {
             Shape::Regular(part) if keep && part.is_of_use() => part.leave(),
             Shape::Regular(part) => part.remove(),
+            Shape::Written { root } => {
+                if let Ok((parent, last)) = root.parent_of(&self.name) {
+                    let _ = unlinkat(&parent, last, AtFlags::empty());
+                }
+            }
             Shape::Link { root, link_name, .. } => {
                 if let Ok((parent, _)) = root.parent_of(&self.name) {
                     let _ = unlinkat(&parent, &*link_name, AtFlags::empty());
@@ -566,10 +623,11 @@ mod tests {
         assert!(target.seal().is_err() && target.publish().is_err());
     }
 
-    /// A small file in a directory that this session makes.
+    /// A small file in a directory that this session makes where it can hide none.
     fn in_fresh_directory(directory: &Path, size_bytes: u64) -> TargetFile {
         let fresh = &mut Fresh::default();
         let place = place(directory);
+        place.forbid_staging();
         let made = FileOffer { kind: FileKind::Directory, ..offer(b"d", 0) };
         place.prepare(&made, 64 << 10, Digest::None, fresh).unwrap();
         match place.prepare(&offer(b"d/x", size_bytes), 64 << 10, Digest::None, fresh).unwrap() {

@@ -92,6 +92,7 @@ impl TargetPlace {
             return Err(name_refused(path, "haul's own temporaries have such names"));
         }
         let rules = TargetRules::new(file_options);
+        let root = &root.of_session();
         let place = |base: &[u8], rename, levels_made: usize| {
             let (root, base, is_new) = (root.clone(), base.to_vec(), levels_made > 0);
             Ok(Self::Below { root, base, rename, rules, is_new })
@@ -132,6 +133,14 @@ impl TargetPlace {
         if let Self::Below { root, .. } = self { Some(root.clone()) } else { None }
     }
 
+    /// Has every directory made under its name at once: its files are to be seen, or read, before
+    /// the end.
+    pub fn forbid_staging(&self) {
+        if let Self::Below { root, .. } = self {
+            root.forbid_staging();
+        }
+    }
+
     /// Number of entries that were there already and lacked some of the source's attributes.
     #[must_use]
     pub fn updated_attributes(&self) -> u64 {
@@ -170,7 +179,8 @@ impl TargetPlace {
         // A watch offers what it sent again: then it is there.
         let in_fresh = !rules.file_options.recording.watch && fresh.holds(split_last(&name).0);
         let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
-        let preparing = Preparing { root, rules, offer, grid, digest, in_fresh };
+        let staged = root.hidden_directory_of(&name);
+        let preparing = Preparing { root, rules, offer, grid, digest, in_fresh, staged };
         match offer.kind {
             _ if rules.file_options.discard => preparing.discarded(base),
             FileKind::Directory => preparing.directory(name, there.as_ref(), fresh),
@@ -185,6 +195,15 @@ impl TargetPlace {
                 let what = "is of a kind that this version does not know";
                 Err(Fault::new(FaultCode::KindUnsupported, Side::Target, what).at(name))
             }
+        }
+    }
+
+    /// The name below the root of what is offered.
+    #[must_use]
+    pub fn name_of(&self, offer: &FileOffer) -> Vec<u8> {
+        match self {
+            Self::Null => offer.name.clone(),
+            Self::Below { base, rename, .. } => final_name(base, rename.as_deref(), &offer.name),
         }
     }
 

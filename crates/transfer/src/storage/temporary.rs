@@ -104,6 +104,8 @@ pub(super) enum Naming {
     /// The file has no name before its final one, for this session made its directory and nothing
     /// can be in its way.
     Linked,
+    /// The file is made under its own name, for its directory is hidden until all of it is there.
+    Staged,
     /// The file is only measured and gets no name.
     Never,
 }
@@ -237,7 +239,7 @@ impl Part {
         }
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
         let (directory, last) = root.parent_of(name).map_err(failed)?;
-        if naming == Naming::Linked
+        if matches!(naming, Naming::Linked | Naming::Staged)
             && let Some((file, stat)) = create_nameless(&directory, mode).map_err(failed)?
         {
             let part = Self::new(directory, last, file, (stat.st_ino, stat.st_dev));

@@ -157,6 +157,7 @@ impl Receiving<'_> {
         {
             removing.gives_way(&offer.name);
         }
+        context.cut_short(file, &fault);
         context.settle(file, FileStatus::Failed, Some(fault.clone()));
         context.answer(file, Answer::Fault(fault));
     }
@@ -200,6 +201,7 @@ impl Receiving<'_> {
                 let target = Target {
                     grid,
                     is_journaled: target.is_journaled(),
+                    is_light: target.is_light(),
                     name: target.name.clone(),
                     file: span_file,
                     is_whole,

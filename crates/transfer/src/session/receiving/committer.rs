@@ -3,6 +3,8 @@
 //! Two threads a session, beside the streams, so that no stream ever waits for a sync: one syncs,
 //! the other puts what is synced under its name.
 
+mod staged;
+
 use crate::session::{contents::Contents, receiving::target_check::TargetCheck};
 use crate::{
     clocks::elapsed_ns,
@@ -43,6 +45,17 @@ const GATHER_SLOW_MAX: Duration = Duration::from_millis(100);
 /// Count of files that share a sync well enough: no more are waited for.
 const GATHER_FILES: usize = 2048;
 
+/// Part of the files that may be offered and not settled which, as small files of hidden
+/// directories, share a sync: the others come meanwhile.
+const STAGED_DIVISOR: u32 = 2;
+/// Bytes of such files that share a sync.
+const STAGED_BYTES: u64 = 256 << 20;
+/// Time after which such files are synced though few came.
+const STAGED_EVERY: Duration = CHECKPOINT_EVERY;
+/// Time without another such file after which all are synced: the sender may wait for room among
+/// its offers.
+const STAGED_QUIET: Duration = Duration::from_millis(50);
+
 /// Count of files from which on one sync of the file system costs less than one of each file.
 const GROUP_MIN: usize = 4;
 
@@ -71,6 +84,9 @@ struct Undurable {
 struct Queue {
     undurable: BTreeMap<FileId, Undurable>,
     commits: VecDeque<FileId>,
+    staged: StagedFiles,
+    /// Hidden directories are to get their names, as nothing more comes.
+    shows_all: bool,
     /// Targets to let go of, each with whether it stays for a resume.
     given_up: Vec<(SharedTarget, bool)>,
     /// The committer sleeps until it has something to do.
@@ -97,12 +113,57 @@ impl Queue {
     }
 
     /// Whether the committer has to get up.
-    fn has_work(&self) -> bool {
+    fn has_work(&self, staged_max: usize) -> bool {
         !self.commits.is_empty()
+            || self.shows_all
+            || self.is_staged_due(Instant::now(), staged_max)
             || !self.named.is_empty()
             || !self.given_up.is_empty()
             || (self.ending && !self.is_publishing())
     }
+}
+
+/// Small files of hidden directories, which only wait for a sync of their file system.
+#[derive(Debug, Default)]
+struct StagedFiles {
+    files: VecDeque<FileId>,
+    bytes: u64,
+    /// Times when the first and the last of them came.
+    came: Option<(Instant, Instant)>,
+}
+
+impl StagedFiles {
+    fn push(&mut self, file: FileId, bytes: u64) {
+        let now = Instant::now();
+        self.files.push_back(file);
+        self.bytes += bytes;
+        self.came = Some((self.came.map_or(now, |(first, _)| first), now));
+    }
+
+    /// Time from which on they are not to wait for others, which `most` of them never do.
+    fn due_at(&self, most: usize) -> Option<Instant> {
+        let (first, last) = self.came?;
+        let is_many = self.files.len() >= most || self.bytes >= STAGED_BYTES;
+        Some(if is_many { first } else { (first + STAGED_EVERY).min(last + STAGED_QUIET) })
+    }
+}
+
+impl Queue {
+    fn is_staged_due(&self, now: Instant, most: usize) -> bool {
+        let is_asked = self.has_all || self.hurried || self.ending || self.shows_all;
+        self.staged.due_at(most).is_some_and(|due_at| is_asked || due_at <= now)
+    }
+}
+
+/// Work that the committer has got up for.
+struct Due {
+    commits: VecDeque<FileId>,
+    staged: VecDeque<FileId>,
+    named: Vec<Entry>,
+    shows_all: bool,
+    /// No file is to come any more.
+    has_all: bool,
+    ending: bool,
 }
 
 #[derive(Default)]
@@ -111,6 +172,10 @@ struct Shared {
     changed: Condvar,
     to_publish: Condvar,
     results: Lock<Vec<Committed>>,
+    /// Faults of the hidden directories that were to be shown, once that was tried.
+    shown: Lock<Option<Vec<Fault>>>,
+    /// Count of small files of hidden directories that are not to wait for others.
+    staged_max: usize,
     durable_bytes: AtomicU64,
     sync_ns: AtomicU64,
     /// Time when the sync under way began.
@@ -146,7 +211,7 @@ pub struct Committer {
 impl Committer {
     /// Starts the threads; `wake` is called when there are results. The values in `contents` are
     /// journaled; with `check` files are read back before they get their names. Without a `root` no
-    /// file gets one.
+    /// file gets one. The sender may have offered `offers_max` files that are not settled.
     ///
     /// # Errors
     /// If no thread can be had.
@@ -155,8 +220,11 @@ impl Committer {
         contents: Arc<Contents>,
         check: Option<TargetCheck>,
         root: Option<Arc<Root>>,
+        offers_max: u32,
     ) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { contents, check, root, ..Shared::default() });
+        let staged_max = (offers_max / STAGED_DIVISOR).max(1) as usize;
+        let shared = Shared { contents, check, root, staged_max, ..Shared::default() };
+        let shared = Arc::new(shared);
         let mut this = Self { shared: shared.clone(), threads: Vec::new() };
         let (of_publisher, wake_too) = (shared.clone(), wake.clone());
         let publisher = thread::Builder::new().name("haul-publisher".into());
@@ -227,12 +295,35 @@ impl CommitterHandle {
 
     /// Commits a file: all spans are verified and the source is confirmed, so it gets its name.
     pub fn commit(&self, file: FileId, target: &SharedTarget) {
+        let is_light = lock(target).as_ref().is_some_and(TargetFile::is_light);
         let mut queue = lock(&self.0.queue);
-        queue.undurable.entry(file).or_default().target.get_or_insert_with(|| target.clone());
-        queue.commits.push_back(file);
-        if std::mem::take(&mut queue.idle) || queue.commits.len() == GATHER_FILES {
+        let undurable = queue.undurable.entry(file).or_default();
+        undurable.target.get_or_insert_with(|| target.clone());
+        let bytes = undurable.bytes;
+        let is_enough = if is_light {
+            queue.staged.push(file, bytes);
+            let count = queue.staged.files.len();
+            count == self.0.staged_max || count == 1
+        } else {
+            queue.commits.push_back(file);
+            queue.commits.len() == GATHER_FILES || queue.idle
+        };
+        if is_enough {
+            queue.idle = false;
             self.0.changed.notify_all();
         }
+    }
+
+    /// Has all hidden directories get their names: nothing more comes.
+    pub fn show_all(&self) {
+        lock(&self.0.queue).shows_all = true;
+        self.0.changed.notify_all();
+    }
+
+    /// Faults of hidden directories that did not get their names, once that was tried.
+    #[must_use]
+    pub fn take_shown(&self) -> Option<Vec<Fault>> {
+        lock(&self.0.shown).take()
     }
 
     /// Hastens the commits: another file waits for descriptors that files hold until they have
@@ -311,9 +402,14 @@ impl Shared {
         let mut gather = Duration::ZERO;
         loop {
             self.gather(gather);
-            let (commits, named, ending) = self.wait_until(checkpoint_at);
+            let due = self.wait_until(checkpoint_at);
             self.let_go();
             gather = Duration::ZERO;
+            if !due.staged.is_empty() {
+                self.commit_staged(&due.staged, due.has_all);
+            }
+            self.show_hidden(due.shows_all);
+            let Due { commits, named, ending, .. } = due;
             if !commits.is_empty() || !named.is_empty() {
                 let begun = Instant::now();
                 let many = commits.len() >= GROUP_MIN;
@@ -327,14 +423,19 @@ impl Shared {
                 checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
             }
             self.cpu_ns.store(crate::clocks::thread_cpu_ns(), Ordering::Relaxed);
-            if !lock(&self.results).is_empty() {
+            if !lock(&self.results).is_empty() || lock(&self.shown).is_some() {
                 wake();
             }
             let mut queue = lock(&self.queue);
-            let is_idle = queue.commits.is_empty() && queue.named.is_empty();
+            let is_idle =
+                queue.commits.is_empty() && queue.named.is_empty() && queue.staged.files.is_empty();
             if ending && is_idle && !queue.is_publishing() {
                 queue.published_all = true;
                 self.to_publish.notify_all();
+                drop(queue);
+                if let Some(root) = &self.root {
+                    root.hidden_directories().iter().for_each(|it| it.remove_if_useless(root));
+                }
                 return;
             }
         }
@@ -365,10 +466,12 @@ impl Shared {
     }
 
     /// Waits for commits, names to sync, targets to let go of, or the deadline.
-    fn wait_until(&self, deadline: Instant) -> (VecDeque<FileId>, Vec<Entry>, bool) {
+    fn wait_until(&self, deadline: Instant) -> Due {
         let mut queue = lock(&self.queue);
-        while !queue.has_work() {
-            let left = deadline.saturating_duration_since(Instant::now());
+        while !queue.has_work(self.staged_max) {
+            let due_at = queue.staged.due_at(self.staged_max);
+            let wakes_at = due_at.map_or(deadline, |due_at| due_at.min(deadline));
+            let left = wakes_at.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
             }
@@ -376,8 +479,17 @@ impl Shared {
             queue = queue.wait_timeout(&self.changed, left);
         }
         queue.idle = false;
-        let commits = std::mem::take(&mut queue.commits);
-        (commits, std::mem::take(&mut queue.named), queue.ending)
+        let is_staged_due = queue.is_staged_due(Instant::now(), self.staged_max);
+        let staged =
+            if is_staged_due { std::mem::take(&mut queue.staged).files } else { [].into() };
+        Due {
+            commits: std::mem::take(&mut queue.commits),
+            staged,
+            named: std::mem::take(&mut queue.named),
+            shows_all: std::mem::take(&mut queue.shows_all),
+            has_all: queue.has_all,
+            ending: queue.ending,
+        }
     }
 
     /// Puts files under their names while the committer syncs those behind them.
@@ -467,6 +579,12 @@ impl Shared {
             let mut looked = Looked::below(root.clone());
             self.each(&mut named, |target| target.check_in_place(&mut looked));
         }
+        self.tell_lists(&mut named);
+        self.done(named);
+    }
+
+    /// Says of files that they are durable, under their names.
+    fn done(&self, named: Vec<Entry>) {
         for entry in named {
             // Closed here, and not when the session's thread gets to it.
             drop(lock(&entry.target).take());

@@ -112,10 +112,26 @@ impl Context<'_> {
         if !self.open.contains_key(&file) {
             return;
         }
+        self.cut_short(file, &fault);
         // What its disk has changed is of no use any more.
         self.drop_target(file, fault.code != FaultCode::DataDamaged);
         self.settle(file, FileStatus::Failed, Some(fault.clone()));
         lock(&self.shared.machine).file_failed(file, fault);
+    }
+
+    /// Keeps the hidden directory of a file hidden, where the disk was full: what is missing comes
+    /// by another run.
+    pub fn cut_short(&self, file: FileId, fault: &Fault) {
+        if fault.code != FaultCode::NoSpace {
+            return;
+        }
+        let root = self.place.root();
+        let name = self.offer(file).map(|offer| self.place.name_of(offer));
+        if let (Some(root), Some(name)) = (root, name)
+            && let Some(directory) = root.hidden_directory_of(&name)
+        {
+            directory.cut_short();
+        }
     }
 
     /// Lets go of a target. `keep`: it stays for a resume.

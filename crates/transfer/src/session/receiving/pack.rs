@@ -149,7 +149,8 @@ impl ReceiveStream {
         ended: &mut Ended,
     ) -> Result<(), Fault> {
         let is_sink = target.file.as_ref().is_some_and(|file| file.is_sink());
-        let pass = if is_sink { None } else { Some(self.pass(ended)?) };
+        let needs_none = is_sink || target.is_light;
+        let pass = if needs_none { None } else { Some(self.pass(ended)?) };
         let mut shared = lock(&target.shared);
         shared.as_mut().map_or_else(|| Err(Fault::default()), |file| file.write_whole(bytes, pass))
     }

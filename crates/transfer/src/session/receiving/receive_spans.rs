@@ -76,6 +76,8 @@ pub struct Target {
     pub shared: SharedTarget,
     /// The file has one span, or none.
     pub is_whole: bool,
+    /// The file is closed once it is written, and so takes none of the descriptors of others.
+    pub is_light: bool,
     /// Spans of the file are journaled, so that a later run can go on.
     pub is_journaled: bool,
     pub grid: SpanGrid,

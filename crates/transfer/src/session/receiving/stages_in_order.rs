@@ -9,6 +9,7 @@ use super::{
     removing::Removing,
     room::Room,
     rounds::Rounds,
+    showing::Showing,
     stage::{Settled, Stage},
 };
 
@@ -19,6 +20,7 @@ pub(super) struct Stages {
     pub rechecking: Rechecking,
     pub taken_up: TakenUp,
     pub rounds: Rounds,
+    pub showing: Showing,
     pub manifest: Option<ManifestLines>,
     /// The stage that removes what was not offered, where that was asked for.
     pub removing: Option<Removing>,
@@ -26,11 +28,12 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// All stages, in the order in which they are told. Removing comes after what may still fail,
-    /// and the directories' times after that.
+    /// All stages, in the order in which they are told. Hidden directories are shown before
+    /// anything is removed; removing comes after what may still fail, and the directories' times
+    /// after that.
     pub fn in_order(&mut self) -> impl Iterator<Item = &mut dyn Stage> {
-        let Self { room, comparing, rechecking, taken_up, rounds, .. } = self;
-        let first: [&mut dyn Stage; 5] = [room, comparing, rechecking, taken_up, rounds];
+        let Self { room, comparing, rechecking, taken_up, rounds, showing, .. } = self;
+        let first: [&mut dyn Stage; 6] = [room, comparing, rechecking, taken_up, rounds, showing];
         let manifest = self.manifest.iter_mut().map(|stage| stage as &mut dyn Stage);
         let removing = self.removing.iter_mut().map(|stage| stage as &mut dyn Stage);
         first

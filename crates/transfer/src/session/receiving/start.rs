@@ -13,6 +13,7 @@ use super::{
     removing::Removing,
     room::Room,
     rounds::Rounds,
+    showing::Showing,
     stages_in_order::{Stages, TakenUp},
     target_check::TargetCheck,
 };
@@ -101,26 +102,19 @@ impl ReceivingOptions {
         events: EventSink<'a>,
     ) -> std::io::Result<Begun<'a>> {
         let options = self;
-        let wake = |streams: &Arc<Streams>| {
-            let streams = streams.clone();
-            move || streams.wake()
-        };
         let rules = options.rules();
+        if rules.verify_target {
+            // A file is read back while it is open, before it has a name.
+            place.forbid_staging();
+        }
         let contents = Arc::new(Contents::default());
         let check = rules.verify_target.then(|| TargetCheck::new(contents.clone()));
-        let committer = Committer::start(wake(&streams), contents.clone(), check, place.root())?;
+        let (root, offers_max) = (place.root(), options.offers.files);
+        let committer =
+            Committer::start(wake(&streams), contents.clone(), check, root, offers_max)?;
         let supply = Supply::new(source, streams.clone(), setup.clone());
         let is_quick = supply.connects() && !place.file_options().takes_long();
-        let stages = Stages {
-            room: Room::default(),
-            comparing: Comparing::new(wake(&streams)),
-            rechecking: Rechecking::new(wake(&streams)),
-            taken_up: TakenUp,
-            rounds: Rounds::default(),
-            manifest: options.manifest.map(ManifestLines),
-            removing: Removing::new(&place, streams.clone()),
-            directories: Directories::default(),
-        };
+        let stages = stages(&place, options.manifest, &streams);
         let shared = Arc::new(ReceiveShared {
             machine: Lock::new(machine(&place, options.offers)),
             targets: Lock::default(),
@@ -156,6 +150,26 @@ impl ReceivingOptions {
             streams: DataStreams::new(supply, options.engine, options.stall_after),
             patience: Patience::new(is_quick, options.stall_after),
         })
+    }
+}
+
+/// Gives what wakes the session's thread.
+fn wake(streams: &Arc<Streams>) -> impl Fn() + Clone + Send + 'static {
+    let streams = streams.clone();
+    move || streams.wake()
+}
+
+fn stages(place: &TargetPlace, manifest: Option<Lines>, streams: &Arc<Streams>) -> Stages {
+    Stages {
+        room: Room::default(),
+        comparing: Comparing::new(wake(streams)),
+        rechecking: Rechecking::new(wake(streams)),
+        taken_up: TakenUp,
+        rounds: Rounds::default(),
+        showing: Showing::default(),
+        manifest: manifest.map(ManifestLines),
+        removing: Removing::new(place, streams.clone()),
+        directories: Directories::default(),
     }
 }
 

@@ -1,0 +1,702 @@
+//! Directories that a session makes, hidden until all that comes into them is there.
+//!
+//! `NAME` is received as `.NAME.haul-staged`, with the list `.NAME.haul-durable` beside it. Inside,
+//! a small file is made under its own name at once: without a temporary, a lock and a rename each.
+//! Many of them share a sync, after which the list tells that they are durable. In the end the
+//! directory is renamed, and only then is anything in it under its final path.
+//!
+//! The lock is flock(2) on the list, so it ends with the process that holds it. Who finds the list
+//! of a session that died removes every file that it does not tell of, and goes on from there.
+
+mod list;
+mod merging;
+
+use super::{
+    aborted::{check_not_aborted, sync_directory},
+    hidden_names::{LIST_SUFFIX, STAGED_SUFFIX, hidden_name},
+    locked::open_locked,
+    root::{DIRECTORY_MODE, Root, split_last},
+};
+use crate::{
+    error::io_fault,
+    file_options::{FileOptions, OnConflict},
+    locks::{Lock, lock},
+};
+use haul_host::{FileSystem, FsKind};
+use haul_protocol::message::{Fault, FaultCode, Side};
+use list::List;
+pub use list::PathHash;
+use rustix::{
+    fs::{
+        AtFlags, Mode, OFlags, RenameFlags, fgetxattr, fstat, mkdirat, openat, renameat_with,
+        statat, syncfs, unlinkat,
+    },
+    io::Errno,
+};
+use std::{
+    fs::File,
+    io::{self, ErrorKind},
+    os::fd::{AsFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+/// Most directories that a session has hidden at a time, each with two descriptors. Those that come
+/// while there are so many are made under their names.
+const STAGED_MAX: usize = 64;
+
+/// The directories that a session has hidden, and what syncs their file systems.
+#[derive(Debug, Default)]
+pub(super) struct Staging {
+    hidden: Vec<Arc<StagedDirectory>>,
+    /// A descriptor for each device, opened before anything was written there: syncfs(2) tells it
+    /// of every write that failed since (Linux 5.8).
+    synced: Vec<(u64, Arc<OwnedFd>)>,
+    is_forbidden: bool,
+}
+
+/// A directory that is hidden until all that comes into it is there.
+#[derive(Debug)]
+pub struct StagedDirectory {
+    /// Name below the root that it gets.
+    name: Vec<u8>,
+    hidden_last: Vec<u8>,
+    list_name: Vec<u8>,
+    parent: Arc<OwnedFd>,
+    directory: OwnedFd,
+    synced: Arc<OwnedFd>,
+    device: u64,
+    /// Number and device of the list's inode, which is locked.
+    list_inode: (u64, u64),
+    list: Lock<List>,
+    /// Count of entries that only a sync of the file system makes durable, and none did yet.
+    undurable: AtomicUsize,
+    /// Whether it has its own name, or is gone.
+    is_visible: AtomicBool,
+    /// Something came that has to be seen before the end.
+    is_wanted: AtomicBool,
+    /// The disk was full: what is missing comes by another run.
+    is_cut_short: AtomicBool,
+}
+
+/// An entry of a hidden directory, as long as it is being received.
+#[derive(Debug)]
+pub struct StagedEntry {
+    directory: Arc<StagedDirectory>,
+    /// Whether only a sync of the file system makes the entry durable.
+    is_light: bool,
+}
+
+impl StagedEntry {
+    fn new(directory: Arc<StagedDirectory>, is_light: bool) -> Self {
+        directory.undurable.fetch_add(usize::from(is_light), Ordering::Relaxed);
+        Self { directory, is_light }
+    }
+
+    /// An entry that a sync of the file system makes durable, and nothing else.
+    pub(super) fn light(directory: Arc<StagedDirectory>) -> Self {
+        Self::new(directory, true)
+    }
+
+    /// An entry with a temporary or a name of its own to come.
+    pub(super) fn other(directory: Arc<StagedDirectory>) -> Self {
+        Self::new(directory, false)
+    }
+
+    #[must_use]
+    pub fn is_light(&self) -> bool {
+        self.is_light
+    }
+
+    #[must_use]
+    pub fn directory(&self) -> &Arc<StagedDirectory> {
+        &self.directory
+    }
+}
+
+impl Drop for StagedEntry {
+    fn drop(&mut self) {
+        self.directory.undurable.fetch_sub(usize::from(self.is_light), Ordering::Relaxed);
+    }
+}
+
+/// Whether a transfer with these options may hide directories until its end.
+///
+/// What is followed or watched is to be seen as it comes; a move removes its sources one by one, of
+/// files that are there; and a second file of a name needs to see the first.
+fn may_stage(options: FileOptions) -> bool {
+    let recording = options.recording;
+    !options.dry_run
+        && !options.discard
+        && !options.move_sources
+        && !recording.follow
+        && !recording.watch
+        && options.on_conflict != OnConflict::KeepBoth
+}
+
+/// Whether a sync of the whole file system is known to write everything out, and its rename of a
+/// directory to be one change.
+fn is_known(directory: impl AsFd) -> bool {
+    let kind = FileSystem::of(directory).map(|system| system.kind);
+    matches!(kind, Ok(FsKind::Ext | FsKind::Xfs | FsKind::Btrfs | FsKind::F2fs | FsKind::Tmpfs))
+}
+
+/// Whether a directory has entries of a default ACL, which give new files other modes (acl(5)).
+fn has_default_acl(directory: impl AsFd) -> bool {
+    let mut nothing: [u8; 0] = [];
+    let asked = fgetxattr(directory, "system.posix_acl_default", &mut nothing);
+    !matches!(asked, Err(Errno::NODATA | Errno::OPNOTSUPP))
+}
+
+/// Outcome for a directory that was offered and is not there.
+pub(super) enum Begun {
+    /// Hidden from now on. `is_new`: nothing is in it.
+    Hidden { directory: Arc<StagedDirectory>, is_new: bool },
+    /// Not hidden: it is to be made under its name.
+    Plain,
+    /// A session that died kept it hidden, and it has its name now.
+    Shown,
+}
+
+/// Hides a directory that is not there yet, or takes up the one that a session that died kept.
+pub(super) fn begin(
+    root: &Root,
+    name: &[u8],
+    mode: u32,
+    options: FileOptions,
+) -> Result<Begun, Fault> {
+    let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be made", &error);
+    let may_stage = may_stage(options) && root.may_stage(STAGED_MAX);
+    if may_stage && root.parent_of(name).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        // They are durable as all is that comes into this one: by a sync of the file system.
+        root.make_directories(split_last(name).0, DIRECTORY_MODE).map_err(failed)?;
+    }
+    let Ok((parent, last)) = root.parent_of(name) else { return Ok(Begun::Plain) };
+    let may_stage = may_stage && !has_default_acl(&*parent);
+    if !may_stage && !has_list(&parent, last) || !is_known(&*parent) {
+        return Ok(Begun::Plain);
+    }
+    // Another session is at work in it, or something else has the list's name.
+    let Ok(list) = open_locked(&parent, &hidden_name(last, LIST_SUFFIX), name) else {
+        return Ok(Begun::Plain);
+    };
+    let Some(opened) = Opened::open(&parent, last, list, mode).map_err(failed)? else {
+        return Ok(Begun::Plain);
+    };
+    let (is_new, directory) = (opened.is_new, opened.into_staged(root, name).map_err(failed)?);
+    let directory = Arc::new(directory);
+    root.hide(directory.clone());
+    if may_stage {
+        return Ok(Begun::Hidden { directory, is_new });
+    }
+    directory.show(root).and_then(|()| directory.forget()).map_err(failed)?;
+    Ok(Begun::Shown)
+}
+
+/// Puts in place what a session that died kept hidden of a directory that is there by now.
+pub(super) fn take_up_left(root: &Root, name: &[u8]) -> Result<(), Fault> {
+    let Ok((parent, last)) = root.parent_of(name) else { return Ok(()) };
+    if root.is_hidden_here(name) || !has_list(&parent, last) {
+        return Ok(());
+    }
+    let what = "what an earlier run left of it cannot be put in place";
+    let failed = |error: io::Error| io_fault(Side::Target, name, what, &error);
+    // Whoever holds it brings its files here in the end.
+    let list = list::open_free(&parent, &hidden_name(last, LIST_SUFFIX));
+    let opened = list.map(|list| Opened::open(&parent, last, list, 0o700)).transpose();
+    let Some(opened) = opened.map_err(failed)?.flatten() else { return Ok(()) };
+    let directory = opened.into_staged(root, name).map_err(failed)?;
+    let merged = directory.merge(merging::Conflict::KeepThere);
+    merged.and_then(|()| directory.forget()).map_err(failed)
+}
+
+/// Removes what a session that died kept hidden, of which `staged_name` is the directory. One that
+/// a session is at work in stays.
+pub(super) fn remove_left(parent: &OwnedFd, staged_name: &[u8]) {
+    let Some(stem) = staged_name.strip_suffix(STAGED_SUFFIX) else { return };
+    let list_name = [stem, LIST_SUFFIX].concat();
+    let Some(list) = list::open_free(parent, &list_name) else { return };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(directory) = openat(parent, staged_name, flags, Mode::empty()) {
+        let _ = merging::remove_all_in(&directory);
+        let _ = unlinkat(parent, staged_name, AtFlags::REMOVEDIR);
+    }
+    let _ = unlinkat(parent, &*list_name, AtFlags::empty());
+    drop(list);
+}
+
+fn has_list(parent: &OwnedFd, last: &[u8]) -> bool {
+    let list_name = hidden_name(last, LIST_SUFFIX);
+    statat(parent, &*list_name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// A hidden directory and its list, locked.
+struct Opened {
+    parent: Arc<OwnedFd>,
+    hidden_last: Vec<u8>,
+    list_name: Vec<u8>,
+    directory: OwnedFd,
+    list: List,
+    is_new: bool,
+}
+
+impl Opened {
+    /// Opens the directory beside its list, which is locked, and removes what that does not tell
+    /// of. `None`: something else has its name, or there is no room for a list.
+    fn open(parent: &Arc<OwnedFd>, last: &[u8], file: File, mode: u32) -> io::Result<Option<Self>> {
+        let list_name = hidden_name(last, LIST_SUFFIX);
+        let (list, durable) = match List::of(file) {
+            Ok(taken_up) => taken_up,
+            // No room for a list: files are received one by one.
+            Err(error) if error.kind() == ErrorKind::StorageFull => {
+                let _ = unlinkat(parent, &*list_name, AtFlags::empty());
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let hidden_last = hidden_name(last, STAGED_SUFFIX);
+        let is_new = match mkdirat(parent, &*hidden_last, Mode::from_raw_mode(mode)) {
+            Ok(()) => true,
+            Err(Errno::EXIST) => false,
+            Err(errno) => {
+                let _ = unlinkat(parent, &*list_name, AtFlags::empty());
+                return Err(errno.into());
+            }
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = match openat(parent, &*hidden_last, flags, Mode::empty()) {
+            Ok(directory) => directory,
+            // Something else has the name.
+            Err(Errno::NOTDIR | Errno::LOOP) => {
+                let _ = unlinkat(parent, &*list_name, AtFlags::empty());
+                return Ok(None);
+            }
+            Err(errno) => return Err(errno.into()),
+        };
+        if !is_new {
+            merging::remove_unlisted(&directory, &durable)?;
+        }
+        let parent = parent.clone();
+        Ok(Some(Self { parent, hidden_last, list_name, directory, list, is_new }))
+    }
+
+    fn into_staged(self, root: &Root, name: &[u8]) -> io::Result<StagedDirectory> {
+        let device = fstat(&self.directory)?.st_dev;
+        let synced = root.sync_handle(device, &self.parent)?;
+        let Self { parent, hidden_last, list_name, directory, list, .. } = self;
+        let list_inode = list.inode()?;
+        Ok(StagedDirectory {
+            name: name.to_vec(),
+            hidden_last,
+            list_name,
+            parent,
+            directory,
+            synced,
+            device,
+            list_inode,
+            list: Lock::new(list),
+            undurable: AtomicUsize::new(0),
+            is_visible: AtomicBool::new(false),
+            is_wanted: AtomicBool::new(false),
+            is_cut_short: AtomicBool::new(false),
+        })
+    }
+}
+
+impl StagedDirectory {
+    /// Whether only this directory holds the name: its own, or one below it.
+    fn holds(&self, name: &[u8]) -> bool {
+        name.strip_prefix(&*self.name).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+    }
+
+    /// The path below the root that a name below this directory has until it is shown.
+    fn hidden_path(&self, name: &[u8]) -> Vec<u8> {
+        let (above, last) = split_last(&self.name);
+        let mut path = name[..self.name.len() - last.len()].to_vec();
+        debug_assert!(above.len() <= path.len());
+        path.extend_from_slice(&self.hidden_last);
+        path.extend_from_slice(&name[self.name.len()..]);
+        path
+    }
+
+    #[must_use]
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// Name that the directory has until it is shown.
+    #[must_use]
+    pub fn hidden_name(&self) -> &[u8] {
+        &self.hidden_last
+    }
+
+    #[must_use]
+    pub fn device(&self) -> u64 {
+        self.device
+    }
+
+    /// Number and device of the inode that this session has locked.
+    #[must_use]
+    pub fn locked_inode(&self) -> (u64, u64) {
+        self.list_inode
+    }
+
+    #[must_use]
+    pub fn is_hidden(&self) -> bool {
+        !self.is_visible.load(Ordering::Acquire)
+    }
+
+    /// Whether a small file may be made in it under its own name at once.
+    pub(super) fn takes_small_files(&self) -> bool {
+        self.is_hidden() && !self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Says that something came that is to be seen before the end, as a file of many spans.
+    pub(super) fn want(&self) {
+        self.is_wanted.store(true, Ordering::Relaxed);
+    }
+
+    /// Says that the disk was full: another run brings what is missing.
+    pub fn cut_short(&self) {
+        self.is_cut_short.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it stays hidden until another run has brought what is missing. One that has to be
+    /// seen before its end does not.
+    #[must_use]
+    pub fn stays_hidden(&self) -> bool {
+        self.is_cut_short.load(Ordering::Relaxed) && !self.is_wanted.load(Ordering::Relaxed)
+    }
+
+    /// Number of entries that only a sync of the file system makes durable, and none did yet.
+    #[must_use]
+    pub fn undurable(&self) -> usize {
+        self.undurable.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is to be shown before the end, and may be.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.is_hidden() && self.is_wanted.load(Ordering::Relaxed) && self.undurable() == 0
+    }
+
+    /// Syncs the file system that this directory is on (syncfs(2)).
+    ///
+    /// # Errors
+    /// If a write to it failed since it was last asked, or it takes no changes any more.
+    pub fn sync_file_system(&self) -> io::Result<()> {
+        syncfs(&*self.synced)?;
+        check_not_aborted(&*self.synced)
+    }
+
+    /// The hash by which the list knows a name below this directory.
+    #[must_use]
+    pub fn hash_of(&self, name: &[u8]) -> PathHash {
+        list::hash(name.get(self.name.len() + 1..).unwrap_or_default())
+    }
+
+    /// Tells the list that these names are durable, which a sync must have made them before. Where
+    /// the directory gets its name next, only a kill has to find them there: `syncs` is false.
+    ///
+    /// # Errors
+    /// If the list cannot be written or synced.
+    pub fn tell_durable(&self, names: &[PathHash], syncs: bool) -> io::Result<()> {
+        lock(&self.list).append(names, syncs)
+    }
+
+    /// Gives the directory its name. Where another has it by now, all goes there; a file of the
+    /// same name is replaced, as by any later writer.
+    ///
+    /// # Errors
+    /// If it cannot be renamed, or something cannot go there.
+    pub fn show(&self, root: &Root) -> io::Result<()> {
+        let last = split_last(&self.name).1;
+        let (parent, hidden) = (&self.parent, &*self.hidden_last);
+        // Until the lock is let go nobody looks for a name below.
+        root.while_nobody_looks(|staging| {
+            match renameat_with(parent, hidden, parent, last, RenameFlags::NOREPLACE) {
+                Err(Errno::EXIST) => self.merge(merging::Conflict::Replace)?,
+                renamed => renamed?,
+            }
+            self.is_visible.store(true, Ordering::Release);
+            staging.hidden.retain(|other| other.is_hidden());
+            Ok(())
+        })
+    }
+
+    /// Makes the name durable and removes the list, which has nothing more to tell.
+    ///
+    /// # Errors
+    /// If the directory above cannot be synced.
+    pub fn forget(&self) -> io::Result<()> {
+        sync_directory(&*self.parent)?;
+        Ok(unlinkat(&self.parent, &*self.list_name, AtFlags::empty())?)
+    }
+
+    /// Removes the directory if nothing in it is of use to another run.
+    pub fn remove_if_useless(&self, root: &Root) {
+        if !self.is_hidden() || !lock(&self.list).is_empty() {
+            return;
+        }
+        let _ = root.while_nobody_looks(|staging| {
+            merging::remove_unlisted(&self.directory, &[])?;
+            merging::remove_empty_in(&self.directory)?;
+            unlinkat(&self.parent, &*self.hidden_last, AtFlags::REMOVEDIR)?;
+            // Not looked for any more: the next session of the client may make it again.
+            self.is_visible.store(true, Ordering::Release);
+            staging.hidden.retain(|other| other.is_hidden());
+            Ok(unlinkat(&self.parent, &*self.list_name, AtFlags::empty())?)
+        });
+    }
+
+    /// Moves all into the directory that has the name, and syncs that.
+    fn merge(&self, conflict: merging::Conflict) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let there = openat(&self.parent, split_last(&self.name).1, flags, Mode::empty())?;
+        merging::move_all(&self.directory, &there, conflict)?;
+        unlinkat(&self.parent, &*self.hidden_last, AtFlags::REMOVEDIR)?;
+        self.sync_file_system()
+    }
+
+    /// Fault of a directory that stays hidden.
+    #[must_use]
+    pub fn cut_short_fault(&self) -> Fault {
+        let what = "is not there yet: the disk was full before all of it came";
+        let hidden = String::from_utf8_lossy(&self.hidden_last).into_owned();
+        Fault::new(FaultCode::NoSpace, Side::Target, what)
+            .at(&*self.name)
+            .needs("room for the rest of it")
+            .found(format!("what came is kept as {hidden}"))
+            .hint("make room, then run the same command again: it goes on from there")
+    }
+}
+
+impl Staging {
+    pub fn may_stage(&self, most: usize) -> bool {
+        !self.is_forbidden && self.hidden.len() < most
+    }
+
+    pub fn forbid(&mut self) {
+        self.is_forbidden = true;
+    }
+
+    pub fn hide(&mut self, directory: Arc<StagedDirectory>) {
+        self.hidden.push(directory);
+    }
+
+    /// The hidden directory that holds a name, or is it.
+    pub fn holding(&self, name: &[u8]) -> Option<&Arc<StagedDirectory>> {
+        self.hidden.iter().find(|directory| directory.holds(name))
+    }
+
+    pub fn all(&self) -> Vec<Arc<StagedDirectory>> {
+        self.hidden.clone()
+    }
+
+    /// The path of a name now, where a hidden directory holds it.
+    pub fn path_of(&self, name: &[u8]) -> Option<Vec<u8>> {
+        Some(self.holding(name)?.hidden_path(name))
+    }
+
+    /// The descriptor by which the file system of a device is synced.
+    pub fn sync_handle(&mut self, device: u64, place: &OwnedFd) -> io::Result<Arc<OwnedFd>> {
+        if let Some((_, handle)) = self.synced.iter().find(|(known, _)| *known == device) {
+            return Ok(handle.clone());
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // Opened anew, and not duplicated: the errors told are those of an open file description.
+        let handle = Arc::new(openat(place, ".", flags, Mode::empty())?);
+        self.synced.push((device, handle.clone()));
+        Ok(handle)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, path::Path};
+
+    fn root(at: &Path) -> Arc<Root> {
+        Root::open(at).unwrap()
+    }
+
+    fn hidden(root: &Root, name: &[u8]) -> (Arc<StagedDirectory>, bool) {
+        match begin(root, name, 0o755, FileOptions::default()).unwrap() {
+            Begun::Hidden { directory, is_new } => (directory, is_new),
+            Begun::Plain => panic!("made under its name"),
+            Begun::Shown => panic!("shown"),
+        }
+    }
+
+    fn names(at: &Path) -> Vec<String> {
+        let entries = fs::read_dir(at).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn write(root: &Root, name: &[u8], bytes: &[u8]) {
+        let flags = OFlags::WRONLY | OFlags::CREATE;
+        let (parent, last) = root.parent_of(name).unwrap();
+        let file = openat(&parent, last, flags, Mode::from_raw_mode(0o644)).unwrap();
+        rustix::io::write(file, bytes).unwrap();
+    }
+
+    #[test]
+    fn names_below_lead_into_the_hidden_directory_until_it_has_its_own() {
+        let place = tempfile::tempdir().unwrap();
+        let (ours, theirs) = (root(place.path()).of_session(), root(place.path()));
+        let (directory, is_new) = hidden(&ours, b"tree");
+        assert!(is_new && ours.make_directories(b"tree/a/b", 0o755).unwrap() == 2);
+        write(&ours, b"tree/a/b/file", b"x");
+        assert_eq!(names(place.path()), [".tree.haul-durable", ".tree.haul-staged"]);
+        assert!(ours.stat(b"tree/a/b/file", super::super::root::Links::Refuse).is_ok());
+        assert!(ours.is_directory(b"tree") && !theirs.is_directory(b"tree"));
+        assert!(!ours.is_directory(b"tree2") && !ours.is_directory(b"tre"));
+        directory.show(&ours).unwrap();
+        directory.forget().unwrap();
+        assert_eq!(names(place.path()), ["tree"]);
+        assert!(ours.is_directory(b"tree/a/b") && ours.hidden_directories().is_empty());
+    }
+
+    #[test]
+    fn after_a_kill_only_what_the_list_tells_of_is_believed() {
+        let place = tempfile::tempdir().unwrap();
+        let killed = root(place.path()).of_session();
+        let (directory, _) = hidden(&killed, b"tree");
+        for name in [&b"tree/told"[..], b"tree/untold"] {
+            write(&killed, name, b"x");
+        }
+        directory.sync_file_system().unwrap();
+        directory.tell_durable(&[directory.hash_of(b"tree/told")], true).unwrap();
+        drop((directory, killed));
+        let next = root(place.path()).of_session();
+        let (directory, is_new) = hidden(&next, b"tree");
+        assert!(!is_new);
+        assert_eq!(names(&place.path().join(".tree.haul-staged")), ["told"]);
+        directory.show(&next).unwrap();
+        directory.forget().unwrap();
+        assert_eq!(names(place.path()), ["tree"]);
+    }
+
+    #[test]
+    fn what_a_crash_left_without_a_list_is_begun_anew() {
+        let place = tempfile::tempdir().unwrap();
+        fs::create_dir_all(place.path().join(".tree.haul-staged/a")).unwrap();
+        fs::write(place.path().join(".tree.haul-staged/a/file"), "x").unwrap();
+        let (_, is_new) = hidden(&root(place.path()).of_session(), b"tree");
+        assert!(!is_new);
+        assert!(names(&place.path().join(".tree.haul-staged/a")).is_empty());
+    }
+
+    #[test]
+    fn a_second_writer_makes_the_directory_and_the_first_one_brings_its_files_there() {
+        let place = tempfile::tempdir().unwrap();
+        let (first, second) = (root(place.path()).of_session(), root(place.path()).of_session());
+        let (directory, _) = hidden(&first, b"tree");
+        write(&first, b"tree/both", b"first");
+        write(&first, b"tree/own", b"first");
+        assert!(matches!(begin(&second, b"tree", 0o755, FileOptions::default()), Ok(Begun::Plain)));
+        second.make_directories(b"tree", 0o755).unwrap();
+        write(&second, b"tree/both", b"second");
+        write(&second, b"tree/other", b"second");
+        directory.show(&first).unwrap();
+        directory.forget().unwrap();
+        assert_eq!(names(place.path()), ["tree"]);
+        let tree = place.path().join("tree");
+        assert_eq!(names(&tree), ["both", "other", "own"]);
+        assert_eq!(fs::read_to_string(tree.join("both")).unwrap(), "first", "the later name");
+    }
+
+    #[test]
+    fn what_a_killed_run_kept_never_replaces_what_came_since() {
+        let place = tempfile::tempdir().unwrap();
+        let killed = root(place.path()).of_session();
+        let (directory, _) = hidden(&killed, b"tree");
+        for name in [&b"tree/both"[..], b"tree/own"] {
+            write(&killed, name, b"old");
+            directory.tell_durable(&[directory.hash_of(name)], true).unwrap();
+        }
+        drop((directory, killed));
+        let tree = place.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        fs::write(tree.join("both"), "new").unwrap();
+        take_up_left(&root(place.path()).of_session(), b"tree").unwrap();
+        assert_eq!(
+            (names(place.path()), names(&tree)),
+            (vec!["tree".into()], vec!["both".into(), "own".into()])
+        );
+        assert_eq!(fs::read_to_string(tree.join("both")).unwrap(), "new");
+    }
+
+    #[test]
+    fn a_run_that_hides_nothing_shows_what_a_killed_one_kept() {
+        let place = tempfile::tempdir().unwrap();
+        let killed = root(place.path()).of_session();
+        let (directory, _) = hidden(&killed, b"tree");
+        write(&killed, b"tree/told", b"x");
+        directory.tell_durable(&[directory.hash_of(b"tree/told")], true).unwrap();
+        drop((directory, killed));
+        let moves = FileOptions { move_sources: true, ..FileOptions::default() };
+        let next = root(place.path()).of_session();
+        assert!(matches!(begin(&next, b"tree", 0o755, moves), Ok(Begun::Shown)));
+        assert_eq!(names(&place.path().join("tree")), ["told"]);
+        assert!(matches!(begin(&next, b"other", 0o755, moves), Ok(Begun::Plain)));
+    }
+
+    #[test]
+    fn what_killed_runs_kept_goes_with_the_directory_above_and_what_is_in_use_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let ours = root(place.path()).of_session();
+        let (directory, _) = hidden(&ours, b"used");
+        drop(hidden(&root(place.path()).of_session(), b"left"));
+        fs::write(place.path().join(".left.haul-staged/file"), "x").unwrap();
+        let parent: OwnedFd = fs::File::open(place.path()).unwrap().into();
+        for name in [&b".left.haul-staged"[..], b".used.haul-staged"] {
+            remove_left(&parent, name);
+        }
+        assert_eq!(names(place.path()), [".used.haul-durable", ".used.haul-staged"]);
+        drop(directory);
+    }
+
+    #[test]
+    fn a_session_that_brought_nothing_leaves_nothing_and_the_next_begins_anew() {
+        let place = tempfile::tempdir().unwrap();
+        let ours = root(place.path()).of_session();
+        let (first, _) = hidden(&ours, b"tree");
+        ours.make_directories(b"tree/a/b", 0o755).unwrap();
+        write(&ours, b"tree/a/untold", b"x");
+        first.remove_if_useless(&ours);
+        assert!(names(place.path()).is_empty() && ours.hidden_directories().is_empty());
+        let (second, is_new) = hidden(&ours, b"tree");
+        assert!(is_new);
+        write(&ours, b"tree/told", b"x");
+        second.tell_durable(&[second.hash_of(b"tree/told")], true).unwrap();
+        second.remove_if_useless(&ours);
+        second.show(&ours).unwrap();
+        assert_eq!(names(&place.path().join("tree")), ["told"]);
+    }
+
+    /// Places whose files have other modes than they were made with.
+    #[test]
+    fn a_directory_below_a_default_acl_is_made_under_its_name() {
+        let place = tempfile::tempdir().unwrap();
+        assert!(!has_default_acl(fs::File::open(place.path()).unwrap()));
+        let acl = [
+            &2_u32.to_le_bytes()[..],
+            &[1, 0, 7, 0, 255, 255, 255, 255, 4, 0, 5, 0, 255, 255, 255, 255],
+            &[32, 0, 5, 0, 255, 255, 255, 255],
+        ]
+        .concat();
+        let directory = fs::File::open(place.path()).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        if rustix::fs::fsetxattr(&directory, "system.posix_acl_default", &acl, flags).is_err() {
+            return haul_testkit::skip::skip("a file system with ACLs", "this one has none");
+        }
+        let begun = begin(&root(place.path()).of_session(), b"tree", 0o755, FileOptions::default());
+        assert!(matches!(begun, Ok(Begun::Plain)));
+    }
+}
