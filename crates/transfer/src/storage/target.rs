@@ -697,7 +697,13 @@ mod tests {
     #[test]
     fn hauls_own_names_are_refused_wherever_they_stand() {
         let directory = tempfile::tempdir().unwrap();
-        for name in [&b".a.haul-part"[..], b".a.haul-part/b", b"d/.a.haul-journal"] {
+        for name in [
+            &b".a.haul-part"[..],
+            b".a.haul-part/b",
+            b"d/.a.haul-journal",
+            b".d.haul-staged/a",
+            b".d.haul-durable",
+        ] {
             let fresh = &mut Fresh::default();
             let refused =
                 place(directory.path()).prepare(&offer(name, 4), 64 << 10, Digest::None, fresh);
