@@ -326,6 +326,8 @@ pub fn within_memory(directory: &Path, program: &Path) -> Command {
 pub fn set_variables(root: &Path, command: &mut Command) {
     command.env("CARGO_TARGET_DIR", root.join(BUILD));
     command.env("CARGO_PROFILE_DEV_DEBUG", "0");
+    // A mutant is built once and tried for long: property tests take a twentieth of the time.
+    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
     set_fate(command);
 }
 
