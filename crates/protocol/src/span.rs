@@ -283,6 +283,16 @@ mod tests {
     }
 
     #[test]
+    fn neighbours_of_a_set_are_told_as_one_run() {
+        let mut set = SpanSet::new(10);
+        for span in [2, 3, 4, 6] {
+            set.insert(SpanIndex(span));
+        }
+        let run = |first, count| SpanRange { first: SpanIndex(first), count };
+        assert_eq!(set.to_ranges(), [run(2, 3), run(6, 1)]);
+    }
+
+    #[test]
     fn a_full_set_holds_every_span_and_no_other() {
         for len in [0, 1, 63, 64, 65, 128, 300] {
             let mut set = SpanSet::new(len);
