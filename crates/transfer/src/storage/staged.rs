@@ -71,6 +71,8 @@ pub struct StagedDirectory {
     /// Number and device of the list's inode, which is locked.
     list_inode: (u64, u64),
     list: Lock<List>,
+    /// An earlier run left temporaries in it, which whoever receives their files removes.
+    has_temporaries: bool,
     /// Count of entries that only a sync of the file system makes durable, and none did yet.
     undurable: AtomicUsize,
     /// Whether it has its own name, or is gone.
@@ -235,11 +237,12 @@ fn has_list(parent: &OwnedFd, last: &[u8]) -> bool {
 /// A hidden directory and its list, locked.
 struct Opened {
     parent: Arc<OwnedFd>,
-    hidden_last: Vec<u8>,
-    list_name: Vec<u8>,
+    /// Names of the hidden directory and of its list.
+    names: (Vec<u8>, Vec<u8>),
     directory: OwnedFd,
     list: List,
     is_new: bool,
+    has_temporaries: bool,
 }
 
 impl Opened {
@@ -275,17 +278,17 @@ impl Opened {
             }
             Err(errno) => return Err(errno.into()),
         };
-        if !is_new {
-            merging::remove_unlisted(&directory, &durable)?;
-        }
+        let has_temporaries = !is_new && merging::remove_unlisted(&directory, &durable)?;
         let parent = parent.clone();
-        Ok(Some(Self { parent, hidden_last, list_name, directory, list, is_new }))
+        let names = (hidden_last, list_name);
+        Ok(Some(Self { parent, names, directory, list, is_new, has_temporaries }))
     }
 
     fn into_staged(self, root: &Root, name: &[u8]) -> io::Result<StagedDirectory> {
         let device = fstat(&self.directory)?.st_dev;
         let synced = root.sync_handle(device, &self.parent)?;
-        let Self { parent, hidden_last, list_name, directory, list, .. } = self;
+        let Self { parent, names, directory, list, has_temporaries, .. } = self;
+        let (hidden_last, list_name) = names;
         let list_inode = list.inode()?;
         Ok(StagedDirectory {
             name: name.to_vec(),
@@ -297,6 +300,7 @@ impl Opened {
             device,
             list_inode,
             list: Lock::new(list),
+            has_temporaries,
             undurable: AtomicUsize::new(0),
             is_visible: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
@@ -350,7 +354,7 @@ impl StagedDirectory {
 
     /// Whether a small file may be made in it under its own name at once.
     pub(super) fn takes_small_files(&self) -> bool {
-        self.is_hidden() && !self.is_wanted.load(Ordering::Relaxed)
+        self.is_hidden() && !self.has_temporaries && !self.is_wanted.load(Ordering::Relaxed)
     }
 
     /// Says that something came that is to be seen before the end, as a file of many spans.
@@ -441,7 +445,7 @@ impl StagedDirectory {
             return;
         }
         let _ = root.while_nobody_looks(|staging| {
-            merging::remove_unlisted(&self.directory, &[])?;
+            let _ = merging::remove_unlisted(&self.directory, &[])?;
             merging::remove_empty_in(&self.directory)?;
             unlinkat(&self.parent, &*self.hidden_last, AtFlags::REMOVEDIR)?;
             // Not looked for any more: the next session of the client may make it again.

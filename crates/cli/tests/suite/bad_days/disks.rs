@@ -129,14 +129,31 @@ impl Fragile {
     }
 }
 
+/// A tree to lose the power with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Holds {
+    /// A large file, whose journal tells what is durable of it, and small ones.
+    LargeAndSmall,
+    /// Small files alone: their directory is hidden, and its list tells which are durable.
+    SmallAlone,
+}
+
 fn loses_power(way: Way, kind: DiskKind) {
-    let cuts = if is_long() { 60 } else { 4 };
+    loses_power_with(way, kind, Holds::LargeAndSmall, if is_long() { 60 } else { 4 });
+}
+
+fn loses_power_with(way: Way, kind: DiskKind, holds: Holds, cuts: u32) {
     let Some(mut fragile) = Fragile::new(way, kind) else { return };
     let mut random = fragile.journey.place.seed.random();
     let from = fragile.journey.from("tree");
-    fragile.journey.place.file(&from.join("large"), 20 * MIB + 5);
+    match holds {
+        Holds::LargeAndSmall => fragile.journey.place.file(&from.join("large"), 20 * MIB + 5),
+        Holds::SmallAlone => (0..640).for_each(|number| {
+            let name = format!("d{}/f{number}", number % 9);
+            fragile.journey.place.file(&from.join(name), 20_000 + random.below(24_000));
+        }),
+    }
     fragile.journey.place.tree(&from.join("some"), 3, 30);
-    let total = 20 * MIB + 5;
     let options =
         words!["--bwlimit", "6M", "--span-size", "64K", "--retry-for", "1s", "--streams", "2"];
     let (mut lost, mut rounds) = (0, 0);
@@ -155,7 +172,7 @@ fn loses_power(way: Way, kind: DiskKind) {
         assert!(rounds <= cuts, "it is always over before the power goes");
     }
     let ran = fragile.journey.completes("tree", "", &[]);
-    let all: u64 = total + tree_bytes(&from.join("some"));
+    let all = tree_bytes(&from);
     let moved = ran.number("moved_bytes");
     assert!(moved + fragile.durable <= all, "{} were durable: {ran:?}", fragile.durable);
     println!(
@@ -169,6 +186,14 @@ fn tree_bytes(root: &Path) -> u64 {
     let names = tree::names(root).unwrap();
     let sizes = names.iter().map(|name| fs::symlink_metadata(root.join(name)).unwrap());
     sizes.filter(|found| found.is_file()).map(|found| found.len()).sum()
+}
+
+/// Where there is no large file: nothing is believed of which the list does not tell.
+#[test]
+fn hidden_directories_lose_their_power_and_keep_all_that_was_told() {
+    for (way, kind) in ways_and_kinds() {
+        loses_power_with(way, kind, Holds::SmallAlone, if is_long() { 30 } else { 2 });
+    }
 }
 
 #[test]

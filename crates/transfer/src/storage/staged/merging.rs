@@ -24,18 +24,21 @@ pub enum Conflict {
     KeepThere,
 }
 
-/// Removes every file that a list does not tell of. Temporaries stay: they have journals of their
-/// own.
-pub fn remove_unlisted(directory: &OwnedFd, durable: &[PathHash]) -> io::Result<()> {
+/// Removes every file that a list does not tell of. Temporaries stay, as they have journals of their
+/// own: whether there are any is returned.
+pub fn remove_unlisted(directory: &OwnedFd, durable: &[PathHash]) -> io::Result<bool> {
+    let mut has_temporaries = false;
     each_directory(directory, |opened, path, files| {
-        for name in files.iter().filter(|name| !is_hidden(name)) {
-            if durable.binary_search(&hash(&join(path, name))).is_err() {
+        for name in files {
+            if is_hidden(name) {
+                has_temporaries = true;
+            } else if durable.binary_search(&hash(&join(path, name))).is_err() {
                 unlinkat(opened, &**name, AtFlags::empty())?;
             }
         }
         Ok(())
-    })
-    .map(drop)
+    })?;
+    Ok(has_temporaries)
 }
 
 /// Removes all that is in a directory.
@@ -182,7 +185,7 @@ mod tests {
         tree(&at, &["a", "b", "d/c", "d/e", "d/.x.haul-part", "d/.x.haul-journal"]);
         let mut durable = vec![hash(b"a"), hash(b"d/e"), hash(b"gone")];
         durable.sort_unstable();
-        remove_unlisted(&opened(&at), &durable).unwrap();
+        assert!(remove_unlisted(&opened(&at), &durable).unwrap());
         assert_eq!(files(&at), ["a", "d/.x.haul-journal", "d/.x.haul-part", "d/e"]);
         remove_all_in(&opened(&at)).unwrap();
         assert_eq!(fs::read_dir(&at).unwrap().count(), 0);
@@ -210,7 +213,7 @@ mod tests {
         tree(&outside, &["kept"]);
         fs::create_dir(&at).unwrap();
         std::os::unix::fs::symlink(&outside, at.join("link")).unwrap();
-        remove_unlisted(&opened(&at), &[]).unwrap();
+        assert!(!remove_unlisted(&opened(&at), &[]).unwrap());
         assert!(fs::symlink_metadata(at.join("link")).is_err() && outside.join("kept").exists());
     }
 }
