@@ -188,7 +188,7 @@ fn tree_bytes(root: &Path) -> u64 {
     sizes.filter(|found| found.is_file()).map(|found| found.len()).sum()
 }
 
-/// Where there is no large file: nothing is believed of which the list does not tell.
+/// Trees without a large file: nothing is believed of which the list does not tell.
 #[test]
 fn hidden_directories_lose_their_power_and_keep_all_that_was_told() {
     for (way, kind) in ways_and_kinds() {

@@ -24,8 +24,8 @@ pub enum Conflict {
     KeepThere,
 }
 
-/// Removes every file that a list does not tell of. Temporaries stay, as they have journals of their
-/// own: whether there are any is returned.
+/// Removes every file that a list does not tell of. Temporaries stay, as they have journals of
+/// their own: whether there are any is returned.
 pub fn remove_unlisted(directory: &OwnedFd, durable: &[PathHash]) -> io::Result<bool> {
     let mut has_temporaries = false;
     each_directory(directory, |opened, path, files| {
