@@ -331,6 +331,11 @@ impl Sender {
         !self.ready.is_empty()
     }
 
+    /// Files from `first` on that have spans for a stream, in the order in which these go out.
+    pub fn waiting(&self, first: FileId) -> impl Iterator<Item = FileId> + '_ {
+        self.ready.range(first..).copied()
+    }
+
     /// Hands out the next span for this stream, lowest file and offset first.
     pub fn next_span(&mut self, stream: StreamId) -> Option<Assignment> {
         let state = self.streams.get_mut(&stream).filter(|state| !state.dropped)?;

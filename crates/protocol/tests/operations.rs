@@ -184,6 +184,22 @@ fn a_span_is_acknowledged_only_if_it_was_sent() {
 }
 
 #[test]
+fn files_wait_in_the_order_in_which_they_go_out() {
+    let mut sender = Sender::new(4, OFFER_BYTES_MAX);
+    let files: Vec<FileId> = (0..4).map(|file| sender.offer(offer(file, 1))).collect();
+    sender.stream_opened(StreamId(0)).expect("a new stream");
+    let waiting = |sender: &Sender, first| sender.waiting(first).collect::<Vec<_>>();
+    assert_eq!(waiting(&sender, files[0]), [], "no answer came");
+    for file in [3, 0, 2] {
+        sender.handle(need(files[file], vec![])).expect("an honest answer");
+    }
+    assert_eq!(waiting(&sender, files[0]), [files[0], files[2], files[3]]);
+    assert_eq!(waiting(&sender, files[1]), [files[2], files[3]]);
+    assert_eq!(sender.next_span(StreamId(0)).map(|next| next.file), Some(files[0]));
+    assert_eq!(waiting(&sender, files[0]), [files[2], files[3]]);
+}
+
+#[test]
 fn ranges_stay_within_the_file() {
     for (first, count) in [(2, 1), (0, 3), (u32::MAX, 1), (u32::MAX, u32::MAX), (1, u32::MAX)] {
         let mut sender = Sender::new(1, OFFER_BYTES_MAX);

@@ -6,6 +6,7 @@ pub mod cachestat;
 pub mod child_usage;
 pub mod congestion;
 pub mod datagrams;
+pub mod extents;
 pub mod file_size_limit;
 pub mod interfaces;
 pub mod ktls;

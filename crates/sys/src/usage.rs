@@ -1,4 +1,4 @@
-//! `getrusage(2)`: processor time and context switches of this process, all threads together.
+//! `getrusage(2)`: processor time and switches of this process, and disk reads of a thread.
 
 use std::{io, mem::MaybeUninit, time::Duration};
 
@@ -18,15 +18,7 @@ pub struct Usage {
 /// # Errors
 /// What getrusage(2) says: nothing, on a kernel that knows the call.
 pub fn of_this_process() -> io::Result<Usage> {
-    let mut found = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `found` is a whole `struct rusage` that lives across the call.
-    let result = unsafe { libc::getrusage(libc::RUSAGE_SELF, found.as_mut_ptr()) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: zeros are a valid value of each field, and the kernel has filled them in.
-    let found = unsafe { found.assume_init() };
-    Ok(Usage::from(found))
+    read(libc::RUSAGE_SELF).map(Usage::from)
 }
 
 impl From<libc::rusage> for Usage {
@@ -37,6 +29,26 @@ impl From<libc::rusage> for Usage {
             involuntary_switches: u64::try_from(found.ru_nivcsw).unwrap_or(0),
         }
     }
+}
+
+/// Blocks of 512 bytes that the calling thread has read from disks so far, what the kernel read
+/// ahead for it included.
+///
+/// # Errors
+/// What getrusage(2) says: nothing, on a kernel that knows the call.
+pub fn blocks_read_by_this_thread() -> io::Result<u64> {
+    Ok(u64::try_from(read(libc::RUSAGE_THREAD)?.ru_inblock).unwrap_or(0))
+}
+
+fn read(whose: libc::c_int) -> io::Result<libc::rusage> {
+    let mut found = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: `found` is a whole `struct rusage` that lives across the call.
+    let result = unsafe { libc::getrusage(whose, found.as_mut_ptr()) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: zeros are a valid value of each field, and the kernel has filled them in.
+    Ok(unsafe { found.assume_init() })
 }
 
 fn duration(time: libc::timeval) -> Duration {
@@ -65,5 +77,23 @@ mod tests {
         // Much less than was worked: the machine may be busy.
         assert!(after.cpu - before.cpu >= Duration::from_millis(1), "{before:?} {after:?}");
         assert!(after.voluntary_switches > before.voluntary_switches);
+    }
+
+    #[test]
+    fn blocks_are_counted_for_the_thread_that_reads_them() {
+        const LEN_BYTES: u64 = 1 << 20;
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![7; LEN_BYTES as usize]).unwrap();
+        let read = || {
+            let before = blocks_read_by_this_thread().unwrap();
+            assert_eq!(std::fs::read(&path).unwrap().len() as u64, LEN_BYTES);
+            (blocks_read_by_this_thread().unwrap() - before) * 512
+        };
+        assert_eq!(read(), 0, "it is in the page cache");
+        if let Err(why) = haul_testkit::page_cache::forget(&path, 0..LEN_BYTES) {
+            return haul_testkit::skip::skip("a disk below this directory", why);
+        }
+        assert!(read() >= LEN_BYTES / 2);
     }
 }
