@@ -257,6 +257,12 @@ impl Matcher {
         }
     }
 
+    /// Whether no entry is left out for its name.
+    #[must_use]
+    pub fn takes_all(&self) -> bool {
+        self.effects.is_empty()
+    }
+
     fn fit_name(&self, name: &[u8], is_directory: bool, above_included: bool) -> Fit {
         if self.effects.is_empty() {
             return Fit::Taken;

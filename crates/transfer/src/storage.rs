@@ -31,4 +31,5 @@ pub mod temporary;
 pub mod tree;
 pub mod waited_for;
 pub mod walk;
+mod walk_ahead;
 pub mod watch;

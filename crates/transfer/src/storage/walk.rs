@@ -13,7 +13,11 @@ use crate::{
     locks::{Lock, lock},
     packed_names::PackedNames,
     selection::{Fit, Matcher},
-    storage::{named_sources::asked, tree::Tree},
+    storage::{
+        named_sources::asked,
+        tree::Tree,
+        walk_ahead::{Pace, WalkAhead, blocks_read},
+    },
 };
 use haul_protocol::{
     limits::NAME_BYTES_MAX,
@@ -25,6 +29,7 @@ use std::{
     collections::VecDeque,
     io,
     sync::{Arc, Weak},
+    time::{Duration, Instant},
 };
 
 /// Most trees of one request that are open at a time: each has a descriptor until its last file is
@@ -90,6 +95,9 @@ pub struct Walk {
     ready: VecDeque<Listed>,
     /// Roots of the trees that a client asked for.
     roots: Vec<Weak<Root>>,
+    pace: Pace,
+    /// Looks ahead of this walk, once its own have become slow.
+    ahead: Option<WalkAhead>,
 }
 
 /// A source as the user named it.
@@ -194,7 +202,12 @@ impl Walk {
             watch.add(&tree, included, is_offered);
         }
         match list(&tree.root, &tree.path) {
-            Ok(names) => self.levels.push(Level { tree, names, next: 0, included, waiting }),
+            Ok(names) => {
+                if let Some(ahead) = &self.ahead {
+                    ahead.look_below(&tree, b"");
+                }
+                self.levels.push(Level { tree, names, next: 0, included, waiting });
+            }
             Err(error) => {
                 let what = "the directory cannot be listed";
                 let fault = io_fault(Side::Source, &tree.name, what, &error);
@@ -281,9 +294,10 @@ impl Walk {
             return self.ready.push_back(Listed::Failed(too_long(&tree.name, why)));
         }
         let location = Location::Beneath(tree.root.clone(), tree.path.clone());
-        let described = tree
-            .root
-            .stat(&tree.path, Links::Refuse)
+        let begun = Instant::now();
+        let looked_at = tree.root.stat(&tree.path, Links::Refuse);
+        self.keep_ahead(begun.elapsed());
+        let described = looked_at
             .map_err(|error| io_fault(Side::Source, &tree.name, "cannot be looked at", &error))
             .and_then(|stat| self.describe(&stat, &tree.name, location));
         let entry = match described {
@@ -304,6 +318,26 @@ impl Walk {
                 }
             }
         }
+    }
+
+    /// Starts looks ahead where those of the walk take long, of which the last `took` so long. Only
+    /// where all is meant: what is left out may hang.
+    fn keep_ahead(&mut self, took: Duration) {
+        let is_slow = self.pace.is_slow(took, blocks_read);
+        if let Some(ahead) = &self.ahead {
+            return ahead.walked();
+        }
+        let takes_all = self.options.matcher.as_ref().is_none_or(Matcher::takes_all);
+        if !is_slow || !takes_all || self.options.names.is_some() {
+            return;
+        }
+        let ahead = WalkAhead::start();
+        for level in &self.levels {
+            let last = level.next.checked_sub(1).and_then(|last| level.names.get(last));
+            ahead.look_below(&level.tree, last.unwrap_or_default());
+        }
+        self.levels.iter().last().into_iter().for_each(|level| ahead.look_at(&level.tree));
+        self.ahead = Some(ahead);
     }
 
     fn fit(&self, entry: &SourceEntry, above_included: bool) -> Fit {
@@ -365,6 +399,7 @@ impl Iterator for Walk {
     fn next(&mut self) -> Option<Listed> {
         while self.ready.is_empty() {
             if !self.step() {
+                self.ahead = None;
                 return None;
             }
         }
