@@ -1,6 +1,7 @@
 //! Files on this side: below a root that names cannot leave, as sources and as targets.
 
 pub mod aborted;
+pub mod ahead;
 pub mod attributes;
 pub mod conflict;
 pub mod contents_mode;

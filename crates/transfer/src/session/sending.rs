@@ -15,6 +15,7 @@ mod moving;
 mod news;
 mod offering;
 pub(crate) mod pack;
+mod reading_ahead;
 mod rereading;
 pub(crate) mod send_spans;
 pub(crate) mod sent_spans;

@@ -24,6 +24,8 @@ const LARGE_FILES_MAX: u64 = 64;
 /// Most large files that all sessions together receive at a time.
 const LARGE_FILES_MAX_ALL: u64 = 4096;
 const KEPT_FILES_MAX: u64 = 32;
+/// Most files that a session opens at a time to read them ahead.
+const AHEAD_FILES_MAX: u64 = 256;
 /// Interval at which a wait for a file's turn looks whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -39,6 +41,12 @@ fn descriptors() -> u64 {
 #[must_use]
 pub fn kept_files_max() -> usize {
     (descriptors() / 32).clamp(1, KEPT_FILES_MAX) as usize
+}
+
+/// Most files that a session opens at a time to read them ahead, which takes a moment.
+#[must_use]
+pub fn ahead_files_max() -> usize {
+    (descriptors() / 32).clamp(1, AHEAD_FILES_MAX) as usize
 }
 
 /// Most empty files that a session opens at a time, without a [`Pass`]: they have a name in a

@@ -1,9 +1,17 @@
 //! Packs of small files on a stream: read into one buffer with their headers, sent in one piece.
 
-use crate::session::sending::send_spans::{SendStream, Work};
+use crate::session::sending::{
+    reading_ahead::{CacheLook, Queue},
+    send_spans::{SendShared, SendStream, Work},
+};
+use crate::{locks::lock, storage::source::SourceEntry};
 use haul_datapath::{Boundary, EngineError, SpanFile, SpanTap};
-use haul_protocol::frame::{FrameHeader, SpanTrailer};
-use std::{io, os::unix::fs::FileExt};
+use haul_protocol::{
+    FileId,
+    frame::{FrameHeader, SpanTrailer},
+    message::{FileKind, FileOffer},
+};
+use std::{io, os::unix::fs::FileExt, sync::Arc};
 
 /// Largest file that is copied into a pack: a copy costs less than the calls that avoid one.
 pub const SMALL_FILE_BYTES_MAX: u64 = 128 << 10;
@@ -41,7 +49,11 @@ impl SendStream {
     fn pack_file(&mut self, work: &Work) {
         let header = self.next_header(&work.assignment);
         let payload = self.pack.begin_span(&header);
-        let read = read_whole(&work.span.file, payload);
+        let look = (!self.shared.ahead.is_running()).then_some(&mut self.cache_look);
+        let (read, is_cold) = read_whole(&work.span.file, payload, look);
+        if is_cold {
+            self.shared.ahead.begin(self.shared.clone());
+        }
         let status = self.confirm(work, read);
         self.digest.start(&header, &FrameHeader::Span(header).encode());
         if self.digest.wants_bytes() {
@@ -57,15 +69,53 @@ impl SendStream {
     }
 }
 
+impl Queue for Arc<SendShared> {
+    fn is_over(&self) -> bool {
+        self.streams.stopping()
+    }
+
+    fn first(&self) -> Option<FileId> {
+        lock(&self.machine).waiting(FileId(0)).next()
+    }
+
+    fn waiting(&self, first: FileId, most: usize) -> Vec<(FileId, Option<Arc<SourceEntry>>)> {
+        let files: Vec<FileId> = lock(&self.machine).waiting(first).take(most).collect();
+        let sources = lock(&self.sources);
+        let small = |file: FileId| {
+            let entry = sources.get(&file).map(|source| source.entry.clone());
+            (file, entry.filter(|entry| is_small_file(&entry.offer)))
+        };
+        files.into_iter().map(small).collect()
+    }
+}
+
+fn is_small_file(offer: &FileOffer) -> bool {
+    offer.kind == FileKind::Regular && (1..=SMALL_FILE_BYTES_MAX).contains(&offer.size_bytes)
+}
+
 /// Fills `payload` with the file's first bytes, and with zeros behind those that could be read.
-fn read_whole(file: &SpanFile, payload: &mut [u8]) -> io::Result<()> {
-    let mut at = 0;
+/// Where `look` is given it tells, too, whether the file was not in the page cache.
+fn read_whole(
+    file: &SpanFile,
+    payload: &mut [u8],
+    mut look: Option<&mut CacheLook>,
+) -> (io::Result<()>, bool) {
+    let (mut at, mut is_cold) = (0, false);
     let read = loop {
         if at == payload.len() {
             break Ok(());
         }
         let (offset_bytes, len_bytes) = file.run_at(at as u64, (payload.len() - at) as u64);
-        match file.file().read_at(&mut payload[at..at + len_bytes as usize], offset_bytes) {
+        let bytes = &mut payload[at..at + len_bytes as usize];
+        let read = match look.take() {
+            Some(look) => {
+                let (read, cold) = look.read(file.file(), bytes);
+                is_cold = cold;
+                read
+            }
+            None => file.file().read_at(bytes, offset_bytes),
+        };
+        match read {
             Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(got) => at += got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -73,7 +123,7 @@ fn read_whole(file: &SpanFile, payload: &mut [u8]) -> io::Result<()> {
         }
     };
     payload[at..].fill(0);
-    read
+    (read, is_cold)
 }
 
 #[cfg(test)]
@@ -88,9 +138,9 @@ mod tests {
         let file = SpanFile::new(std::fs::File::open(&path).unwrap());
         // What a pack before left there.
         let mut payload = [9; 160];
-        read_whole(&file, &mut payload[..100]).unwrap();
+        read_whole(&file, &mut payload[..100], None).0.unwrap();
         assert!(payload[..100] == [7; 100] && payload[100..] == [9; 60]);
-        let error = read_whole(&file, &mut payload).unwrap_err();
+        let error = read_whole(&file, &mut payload, Some(&mut CacheLook::default())).0.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert!(payload[..100] == [7; 100] && payload[100..] == [0; 60]);
     }

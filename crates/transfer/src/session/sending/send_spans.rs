@@ -5,6 +5,7 @@ use crate::session::{
     engine_orders::{Chosen, Orders, SourceWatch},
     numa,
     sending::pack::PACK_FILL_MIN_BYTES,
+    sending::reading_ahead::{CacheLook, ReadingAhead},
     sending::sent_spans::{SentSpan, SentSpans},
     streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
 };
@@ -57,6 +58,7 @@ pub struct SendShared {
     pub orders: Orders,
     /// Sum of the bytes offered in files that are not packed.
     pub bulk_bytes: AtomicU64,
+    pub ahead: Arc<ReadingAhead>,
 }
 
 pub struct Source {
@@ -113,6 +115,7 @@ pub struct SendStream {
     pub(super) digest: SpanDigest,
     pub(super) pack: PackWriter,
     pub(super) pack_fill_bytes: u64,
+    pub(super) cache_look: CacheLook,
     pub(super) sequence: u64,
     done: Vec<SpanDone>,
     figures: Arc<Lock<StreamFigures>>,
@@ -149,6 +152,7 @@ pub fn run(
         digest: shared.setup.span_digest(),
         pack: PackWriter::default(),
         pack_fill_bytes: PACK_FILL_MIN_BYTES,
+        cache_look: CacheLook::default(),
         sequence: 0,
         done: Vec::new(),
         figures: figures.clone(),
@@ -249,6 +253,7 @@ impl SendStream {
     pub(super) fn take_work(&mut self) -> Option<Work> {
         loop {
             let assignment = lock(&self.shared.machine).next_span(self.stream)?;
+            self.shared.ahead.taken(assignment.file);
             match self.shared.open(&assignment) {
                 Ok(file) => {
                     let span = FileSpan {

@@ -108,6 +108,7 @@ impl SendingOptions {
             setup,
             orders: Orders::default(),
             bulk_bytes: AtomicU64::new(0),
+            ahead: Arc::default(),
         });
         Begun {
             context: Context {

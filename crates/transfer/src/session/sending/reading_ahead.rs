@@ -1,0 +1,426 @@
+//! Reading ahead: small files are asked of the disk before a stream comes to them.
+//!
+//! A stream reads small files one by one, so that a cold disk has no more to do at a time than
+//! there are streams. The thread `haul-ahead` opens the files that go out next, asks the kernel for
+//! their bytes in the order of their places on the disk, and closes them; the stream finds them in
+//! the page cache, or on their way there. It begins when a stream met a file that was not there,
+//! and ends when so many are there that nothing is gained: a warm tree never sees it.
+//!
+//! No error is told here, no file is held, and at most [`Depth::files`] files of [`BYTES_MAX`] in
+//! all are asked for and not taken. A file system that hangs holds up this thread alone.
+
+use crate::{
+    locks::{Lock, lock},
+    storage::{
+        ahead::{Ahead, Asked, Depth, Place},
+        open_files::ahead_files_max,
+        source::SourceEntry,
+    },
+};
+use haul_protocol::FileId;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::{
+    collections::VecDeque,
+    fs::File,
+    io::{self, IoSliceMut},
+    os::unix::fs::FileExt,
+    sync::{
+        Arc, Condvar,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Most bytes of files that are asked for and that no stream has taken.
+const BYTES_MAX: u64 = 16 << 20;
+/// Number of files in the page cache, one after the other, at which the thread ends.
+const CACHED_MAX: u32 = 64;
+/// Time without a file to ask for after which the thread ends.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+/// Longest wait for streams to take files, or for others to wait for them.
+const WAIT_MAX: Duration = Duration::from_millis(5);
+/// Number of files of which one is looked at, where reading does not tell whether it waits.
+const LOOK_EVERY: u32 = 16;
+/// Number of files that are asked for before it is known what the disk takes.
+const FILES_FIRST: usize = 32;
+/// Value of [`ReadingAhead::wake_from`] while the thread does not wait for a stream.
+const AWAKE: u64 = u64::MAX;
+
+/// The thread of a session that reads ahead, as its streams see it.
+#[derive(Debug)]
+pub struct ReadingAhead {
+    is_running: AtomicBool,
+    /// Number of the file whose taking wakes the thread, as does that of each behind it.
+    wake_from: AtomicU64,
+    sleep: Lock<()>,
+    woken: Condvar,
+}
+
+impl Default for ReadingAhead {
+    fn default() -> Self {
+        Self {
+            is_running: AtomicBool::new(false),
+            wake_from: AtomicU64::new(AWAKE),
+            sleep: Lock::default(),
+            woken: Condvar::new(),
+        }
+    }
+}
+
+impl ReadingAhead {
+    /// Whether the thread runs: a file that is cold says nothing new then.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.is_running.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a stream has taken a file.
+    pub fn taken(&self, file: FileId) {
+        // Relaxed and first: this is for each file, and the thread seldom waits for this one.
+        if u64::from(file.0) >= self.wake_from.load(Ordering::Relaxed)
+            && self.wake_from.swap(AWAKE, Ordering::SeqCst) != AWAKE
+        {
+            drop(lock(&self.sleep));
+            self.woken.notify_one();
+        }
+    }
+
+    /// Waits until a stream has taken the file `from`, but not for long.
+    fn wait(&self, from: u64) {
+        let sleep = lock(&self.sleep);
+        self.wake_from.store(from, Ordering::SeqCst);
+        drop(sleep.wait_timeout(&self.woken, WAIT_MAX));
+        self.wake_from.store(AWAKE, Ordering::SeqCst);
+    }
+
+    /// Begins to read ahead, as a file was met that is not in the page cache.
+    pub fn begin(self: &Arc<Self>, queue: impl Queue + 'static) {
+        if !self.is_running() && !self.is_running.swap(true, Ordering::SeqCst) {
+            let ahead = self.clone();
+            // Where no thread is to be had, streams read as they do without one.
+            let _ =
+                thread::Builder::new().name("haul-ahead".into()).spawn(move || ahead.run(&queue));
+        }
+    }
+
+    fn run(&self, queue: &dyn Queue) {
+        let (mut window, mut depth) = (Window::default(), None);
+        let (mut idle_since, mut cached_in_a_row) = (Instant::now(), 0);
+        while !queue.is_over() && cached_in_a_row < CACHED_MAX {
+            // The first files are known soon, and streams do not wait for more.
+            let files_max = depth.map_or(FILES_FIRST, |depth: Depth| depth.files);
+            let batch = next_batch(queue, &mut window, files_max);
+            if batch.is_empty() {
+                if window.bytes == 0 && idle_since.elapsed() > IDLE_MAX {
+                    break;
+                }
+                self.wait(window.half().map_or(AWAKE, |file| u64::from(file.0)));
+                continue;
+            }
+            let Depth { by_extent, .. } = *depth.get_or_insert_with(|| Depth::of(&batch[0]));
+            in_order(batch, by_extent, |asked| {
+                match asked {
+                    Asked::Cached => cached_in_a_row += 1,
+                    Asked::OnItsWay => cached_in_a_row = 0,
+                }
+                !queue.is_over()
+            });
+            idle_since = Instant::now();
+        }
+        self.is_running.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Files that wait for a stream of a session.
+pub trait Queue: Send {
+    /// Whether the session is over.
+    fn is_over(&self) -> bool;
+
+    /// The file that goes out next.
+    fn first(&self) -> Option<FileId>;
+
+    /// At most so many of the files from `first` on, in the order in which they go out; each with
+    /// its source where that is to be read ahead.
+    fn waiting(&self, first: FileId, most: usize) -> Vec<(FileId, Option<Arc<SourceEntry>>)>;
+}
+
+/// Takes the files to ask for now, as far as there is room in the window.
+fn next_batch(queue: &dyn Queue, window: &mut Window, files_max: usize) -> Vec<Arc<SourceEntry>> {
+    window.taken_before(queue.first());
+    let mut batch = Vec::new();
+    for (file, entry) in queue.waiting(window.next, window.room(files_max)) {
+        if !window.add(file, entry.as_ref().map_or(0, |entry| entry.offer.size_bytes)) {
+            break;
+        }
+        batch.extend(entry);
+    }
+    batch
+}
+
+/// Asks for the bytes of files in the order of their places, for as long as `tell` wants more.
+/// Those that cannot be opened are left out.
+fn in_order(
+    mut batch: Vec<Arc<SourceEntry>>,
+    by_extent: bool,
+    mut tell: impl FnMut(Asked) -> bool,
+) {
+    batch.sort_by_key(|entry| Place::of(entry));
+    // To know their extents, all of a part are open at a time.
+    let part = if by_extent { ahead_files_max() } else { 1 };
+    for part in batch.chunks(part) {
+        let mut opened: Vec<Ahead> = part.iter().filter_map(|entry| Ahead::open(entry)).collect();
+        if by_extent {
+            opened.iter_mut().for_each(Ahead::find_extent);
+            opened.sort_by_key(Ahead::place);
+        }
+        for file in opened {
+            if !tell(file.ask()) {
+                return;
+            }
+        }
+    }
+}
+
+/// Files that were asked for and that no stream has taken, in the order in which they go out.
+#[derive(Debug, Default)]
+struct Window {
+    files: VecDeque<(FileId, u64)>,
+    bytes: u64,
+    /// Number of the first file that was not asked for.
+    next: FileId,
+}
+
+impl Window {
+    /// Forgets the files that were taken: all before the `first` that waits.
+    fn taken_before(&mut self, first: Option<FileId>) {
+        while let Some((file, bytes)) = self.files.front()
+            && first.is_none_or(|first| *file < first)
+        {
+            self.bytes -= bytes;
+            self.files.pop_front();
+        }
+        self.next = self.next.max(first.unwrap_or_default());
+    }
+
+    /// Number of files to ask for now. None before the half is taken: the more there are of them,
+    /// the better their order.
+    fn room(&self, files_max: usize) -> usize {
+        if self.files.len() > files_max / 2 || self.bytes > BYTES_MAX / 2 {
+            return 0;
+        }
+        files_max - self.files.len()
+    }
+
+    /// Adds a file that is asked for; false where it is too many bytes.
+    fn add(&mut self, file: FileId, bytes: u64) -> bool {
+        if self.bytes + bytes > BYTES_MAX {
+            return false;
+        }
+        self.files.push_back((file, bytes));
+        self.bytes += bytes;
+        self.next = FileId(file.0.saturating_add(1));
+        true
+    }
+
+    /// The file in the middle: once it is taken there is room.
+    fn half(&self) -> Option<FileId> {
+        self.files.get(self.files.len() / 2).map(|(file, _)| *file)
+    }
+}
+
+/// A stream's look at whether the files that it reads are in the page cache, by reading them.
+#[derive(Debug, Default)]
+pub struct CacheLook {
+    /// The file system does not tell whether a read waits: one file of several is looked at.
+    by_sample: bool,
+    files: u32,
+}
+
+impl CacheLook {
+    /// Reads a file's first bytes. Tells, too, whether they had to be waited for.
+    pub fn read(&mut self, file: &File, bytes: &mut [u8]) -> (io::Result<usize>, bool) {
+        let mut is_cold = false;
+        if self.by_sample {
+            self.files = self.files.wrapping_add(1);
+            if self.files.is_multiple_of(LOOK_EVERY) {
+                let len_bytes = bytes.len() as u64;
+                let cached = haul_sys::cachestat::cached_bytes(file, 0, len_bytes);
+                is_cold = cached.is_ok_and(|cached_bytes| cached_bytes < len_bytes);
+            }
+        } else {
+            let mut parts = [IoSliceMut::new(bytes)];
+            match preadv2(file, &mut parts, 0, ReadWriteFlags::NOWAIT) {
+                Ok(got) if got > 0 => return (Ok(got), false),
+                Err(Errno::AGAIN) => is_cold = true,
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.by_sample = true,
+                // Told by the read below.
+                Ok(_) | Err(_) => {}
+            }
+        }
+        (file.read_at(bytes, 0), is_cold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        options::SourceSpec,
+        storage::{
+            named_sources::walk_named,
+            walk::{Listed, WalkOptions},
+        },
+    };
+    use haul_sys::cachestat::cached_bytes;
+    use haul_testkit::{page_cache, skip::skip};
+    use std::{path::Path, process::Command};
+
+    const FILE_BYTES: u64 = 128 << 10;
+
+    fn numbers(window: &Window) -> Vec<u32> {
+        window.files.iter().map(|(file, _)| file.0).collect()
+    }
+
+    #[test]
+    fn a_window_has_room_once_half_of_it_is_taken() {
+        let mut window = Window::default();
+        assert_eq!((window.room(8), window.half()), (8, None));
+        assert!((0..8).all(|file| window.add(FileId(file), 1)));
+        assert_eq!((window.room(8), window.half()), (0, Some(FileId(4))));
+        window.taken_before(Some(FileId(3)));
+        assert_eq!((window.room(8), window.bytes), (0, 5));
+        window.taken_before(Some(FileId(4)));
+        assert_eq!((window.room(8), window.next), (4, FileId(8)));
+        window.taken_before(None);
+        assert_eq!((numbers(&window), window.bytes, window.next), (vec![], 0, FileId(8)));
+        // Streams were faster.
+        window.taken_before(Some(FileId(20)));
+        assert_eq!(window.next, FileId(20));
+    }
+
+    #[test]
+    fn a_window_holds_so_many_bytes_and_no_more() {
+        let mut window = Window::default();
+        let all = (0..1000).take_while(|file| window.add(FileId(*file), FILE_BYTES));
+        assert_eq!(all.count() as u64, BYTES_MAX / FILE_BYTES);
+        assert!(window.bytes <= BYTES_MAX && window.room(1000) == 0);
+        window.taken_before(Some(FileId(64)));
+        assert!(window.room(1000) > 0);
+    }
+
+    #[test]
+    fn the_thread_waits_for_a_file_to_be_taken_and_not_for_long() {
+        let ahead = Arc::new(ReadingAhead::default());
+        ahead.taken(FileId(7));
+        let begun = Instant::now();
+        ahead.wait(AWAKE);
+        assert!(begun.elapsed() >= WAIT_MAX);
+        let waits = ahead.clone();
+        let waiting = thread::spawn(move || waits.wait(9));
+        while !waiting.is_finished() {
+            ahead.taken(FileId(9));
+        }
+        waiting.join().unwrap();
+        assert_eq!(ahead.wake_from.load(Ordering::SeqCst), AWAKE);
+    }
+
+    #[test]
+    fn a_stream_sees_by_reading_that_a_file_is_cold() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, [7; 9000]).unwrap();
+        let (mut look, mut bytes) = (CacheLook::default(), [0; 9000]);
+        let file = File::open(&path).unwrap();
+        let (read, is_cold) = look.read(&file, &mut bytes);
+        assert!(read.unwrap() == 9000 && !is_cold && bytes == [7; 9000]);
+        if look.by_sample {
+            return skip("RWF_NOWAIT on a disk below this directory", "none");
+        }
+        if let Err(why) = page_cache::forget(&path, 0..9000) {
+            return skip("a disk below this directory", why);
+        }
+        let (read, is_cold) = look.read(&file, &mut [0; 9000]);
+        assert!(read.unwrap() > 0 && is_cold);
+    }
+
+    /// Files that wait for a stream which never comes.
+    struct Waiting {
+        entries: Vec<Arc<SourceEntry>>,
+        is_over: Arc<AtomicBool>,
+    }
+
+    impl Queue for Waiting {
+        fn is_over(&self) -> bool {
+            self.is_over.load(Ordering::SeqCst)
+        }
+
+        fn first(&self) -> Option<FileId> {
+            Some(FileId(0))
+        }
+
+        fn waiting(&self, first: FileId, most: usize) -> Vec<(FileId, Option<Arc<SourceEntry>>)> {
+            let all = self.entries.iter().enumerate().skip(first.0 as usize).take(most);
+            all.map(|(number, entry)| (FileId(number as u32), Some(entry.clone()))).collect()
+        }
+    }
+
+    fn entries(tree: &Path) -> Vec<Arc<SourceEntry>> {
+        let walk = walk_named(&[SourceSpec::Path(tree.to_owned().into())], WalkOptions::default());
+        let file = |listed| match listed {
+            Listed::Entry(entry) if entry.offer.size_bytes > 0 => Some(Arc::new(*entry)),
+            _ => None,
+        };
+        walk.filter_map(file).collect()
+    }
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_so() {
+            assert!(Instant::now() < deadline, "never {what}");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Sources that went away, changed their kind or cannot be read are not its business.
+    #[test]
+    fn cold_files_come_into_the_cache_beside_broken_ones_until_the_session_is_over() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let paths: Vec<_> = (10..70).map(|n| directory.path().join(format!("f{n}"))).collect();
+        for path in &paths {
+            std::fs::write(path, [7; 9000]).unwrap();
+            if let Err(why) = page_cache::forget(path, 0..9000) {
+                return skip("a disk below this directory", why);
+            }
+        }
+        let entries = entries(directory.path());
+        assert_eq!(entries.len(), paths.len());
+        for path in &paths[3..6] {
+            std::fs::remove_file(path).unwrap();
+        }
+        assert!(Command::new("mkfifo").arg(&paths[4]).status().unwrap().success());
+        std::fs::create_dir(&paths[5]).unwrap();
+        let (ahead, is_over) = (Arc::new(ReadingAhead::default()), Arc::new(AtomicBool::default()));
+        ahead.begin(Waiting { entries, is_over: is_over.clone() });
+        let is_cached = |path: &std::path::PathBuf| {
+            cached_bytes(File::open(path).unwrap(), 0, 9000).unwrap() == 9000
+        };
+        let whole = || paths[..3].iter().chain(&paths[6..]).all(is_cached);
+        wait_until("in the cache", whole);
+        assert!(ahead.is_running());
+        is_over.store(true, Ordering::SeqCst);
+        wait_until("over", || !ahead.is_running());
+    }
+
+    #[test]
+    fn the_thread_ends_where_all_is_in_the_cache() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..2 * CACHED_MAX {
+            std::fs::write(directory.path().join(number.to_string()), b"warm").unwrap();
+        }
+        let entries = entries(directory.path());
+        let ahead = Arc::new(ReadingAhead::default());
+        ahead.begin(Waiting { entries, is_over: Arc::default() });
+        wait_until("at its end", || !ahead.is_running());
+    }
+}

@@ -1,0 +1,244 @@
+//! Reading a source ahead: its bytes are asked of the disk before anybody reads them.
+//!
+//! Nothing is reported here, and nothing is opened but the regular file that the walk saw: what is
+//! wrong with a source is said by whoever reads it.
+
+use super::source::{Location, SourceEntry};
+use haul_host::{BlockDevice, Storage, block_device::DeviceKind};
+use haul_sys::{cachestat, extents};
+use rustix::{
+    fs::{Advice, FileType, Mode, OFlags, fadvise, fstat, major, minor, openat},
+    io::{Errno, ReadWriteFlags, preadv2},
+};
+use std::{
+    fs::File,
+    io::IoSliceMut,
+    num::NonZeroU64,
+    path::{Path, PathBuf},
+};
+
+/// Fewest files that are asked for ahead of the streams.
+const FILES_MIN: usize = 64;
+/// Most files that are asked for ahead of the streams.
+const FILES_MAX: usize = 512;
+/// Requests that a disk is taken to hold where the kernel does not tell (`nr_requests` of virtual
+/// and SATA disks).
+const REQUESTS_UNKNOWN: u64 = 64;
+
+/// The way in which a disk likes to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// Most files that are asked for and that no stream has taken.
+    pub files: usize,
+    /// Files of a batch are asked for in the order of their extents, for which each is asked; where
+    /// no head moves the numbers of the inodes do.
+    pub by_extent: bool,
+}
+
+impl Depth {
+    /// Finds the depth for the disk that a source lies on.
+    #[must_use]
+    pub fn of(entry: &SourceEntry) -> Self {
+        let path = entry.whereabouts().and_then(|path| std::fs::canonicalize(path).ok());
+        let device = entry.offer.device;
+        let storage =
+            path.map(|path| Storage::of(Path::new("/"), &path, major(device), minor(device)));
+        let disk = storage.as_ref().and_then(Storage::device);
+        let requests = disk.and_then(|disk| disk.requests_max).unwrap_or(REQUESTS_UNKNOWN);
+        // While the one half is taken by the streams, the disk has the other.
+        let files = usize::try_from(requests.saturating_mul(2)).unwrap_or(FILES_MAX);
+        let by_extent = disk.is_some_and(has_heads);
+        Self { files: files.clamp(FILES_MIN, FILES_MAX), by_extent }
+    }
+}
+
+/// Whether a disk has heads to move: what is said of a virtual one, or of a file that is one, is
+/// often wrong, and asking for extents costs a call for each file.
+fn has_heads(disk: &BlockDevice) -> bool {
+    if disk.members.is_empty() {
+        return disk.kind == DeviceKind::Scsi && disk.rotational == Some(true);
+    }
+    disk.members.iter().any(has_heads)
+}
+
+/// Outcome of asking for a file's bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// All of the file is in the page cache.
+    Cached,
+    /// The disk was asked for it.
+    OnItsWay,
+}
+
+/// A source that is open to be read ahead.
+#[derive(Debug)]
+pub struct Ahead {
+    file: File,
+    len_bytes: u64,
+    place: Place,
+}
+
+/// Place of a file on its disk; files are asked for in the order of their places.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub device: u64,
+    /// Begin of the first extent, in bytes, where that is known.
+    pub extent: Option<u64>,
+    pub inode: u64,
+}
+
+impl Place {
+    /// The place as far as the walk has seen it.
+    #[must_use]
+    pub fn of(entry: &SourceEntry) -> Self {
+        Self { device: entry.offer.device, extent: None, inode: entry.offer.inode }
+    }
+}
+
+impl Ahead {
+    /// Opens a source to read it ahead; `None` where its name leads to anything but the regular
+    /// file that was offered.
+    #[must_use]
+    pub fn open(entry: &SourceEntry) -> Option<Self> {
+        // A FIFO that took the file's place would hold this call up, a link lead elsewhere.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY;
+        let flags = flags | OFlags::CLOEXEC;
+        let opened = match &entry.location {
+            Location::Zero | Location::Held(_) => return None,
+            Location::Named(path) => rustix::fs::open(path, flags, Mode::empty()),
+            Location::Beneath(root, path) => {
+                let (parent, last) = root.parent_of(path).ok()?;
+                openat(&parent, last, flags, Mode::empty())
+            }
+        };
+        let file = File::from(opened.ok()?);
+        let stat = fstat(&file).ok()?;
+        let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let is_it = (stat.st_ino, stat.st_dev) == (entry.offer.inode, entry.offer.device);
+        let len_bytes = entry.offer.size_bytes;
+        (is_regular && is_it).then(|| Self { file, len_bytes, place: Place::of(entry) })
+    }
+
+    /// Asks the file system where the file lies.
+    pub fn find_extent(&mut self) {
+        self.place.extent = extents::first_place(&self.file).ok().flatten();
+    }
+
+    #[must_use]
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Asks for the file's bytes, without waiting for them, and closes it.
+    pub fn ask(self) -> Asked {
+        let (file, len_bytes) = (&self.file, self.len_bytes);
+        let is_cached = match cachestat::cached_bytes(file, 0, len_bytes) {
+            Ok(cached_bytes) => cached_bytes >= len_bytes,
+            // The kernel tells the file's owner only.
+            Err(_) => !would_wait(file, len_bytes.saturating_sub(1), &mut [0]),
+        };
+        if is_cached {
+            return Asked::Cached;
+        }
+        // A disk that fails says so to whoever reads.
+        let _ = fadvise(file, 0, NonZeroU64::new(len_bytes), Advice::WillNeed);
+        Asked::OnItsWay
+    }
+}
+
+fn would_wait(file: &File, offset_bytes: u64, bytes: &mut [u8]) -> bool {
+    let mut parts = [IoSliceMut::new(bytes)];
+    preadv2(file, &mut parts, offset_bytes, ReadWriteFlags::NOWAIT) == Err(Errno::AGAIN)
+}
+
+impl SourceEntry {
+    /// Path of the source, as far as it has one.
+    fn whereabouts(&self) -> Option<PathBuf> {
+        match &self.location {
+            Location::Zero | Location::Held(_) => None,
+            Location::Named(path) => Some(path.clone()),
+            Location::Beneath(root, path) => Some(root.show(path)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        options::SourceSpec,
+        storage::{
+            named_sources::walk_named,
+            walk::{Listed, WalkOptions},
+        },
+    };
+    use haul_testkit::{page_cache, skip::skip};
+    use std::{os::unix::fs::symlink, process::Command};
+
+    fn entries(path: &Path) -> Vec<SourceEntry> {
+        let sources = [SourceSpec::Path(path.to_owned().into())];
+        let listed = walk_named(&sources, WalkOptions::default());
+        let entry = |listed| match listed {
+            Listed::Entry(entry) => Some(*entry),
+            Listed::LeftOut(_) | Listed::Failed(_) => None,
+        };
+        listed.filter_map(entry).filter(|entry| entry.offer.size_bytes > 0).collect()
+    }
+
+    #[test]
+    fn places_sort_by_device_then_extent_then_inode() {
+        let place = |device, extent, inode| Place { device, extent, inode };
+        let sorted = [
+            place(1, None, 2),
+            place(1, None, 9),
+            place(1, Some(4096), 7),
+            place(1, Some(8192), 1),
+            place(2, None, 1),
+        ];
+        let mut places = [sorted[3], sorted[4], sorted[1], sorted[2], sorted[0]];
+        places.sort();
+        assert_eq!(places, sorted);
+    }
+
+    #[test]
+    fn what_took_the_place_of_a_source_is_not_read_ahead() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for name in ["file", "fifo", "link", "gone", "other", "directory"] {
+            std::fs::write(at(name), b"bytes").unwrap();
+        }
+        let entries = entries(directory.path());
+        assert_eq!(entries.len(), 6);
+        assert!(entries.iter().all(|entry| Ahead::open(entry).is_some()));
+        for name in ["fifo", "link", "gone", "directory"] {
+            std::fs::remove_file(at(name)).unwrap();
+        }
+        assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
+        symlink("file", at("link")).unwrap();
+        std::fs::create_dir(at("directory")).unwrap();
+        std::fs::write(at("new"), b"bytes").unwrap();
+        std::fs::rename(at("new"), at("other")).unwrap();
+        let is_opened = |entry: &&SourceEntry| Ahead::open(entry).is_some();
+        let opened: Vec<&SourceEntry> = entries.iter().filter(is_opened).collect();
+        assert_eq!(opened.len(), 1);
+        assert!(opened[0].offer.name.ends_with(b"/file"));
+    }
+
+    #[test]
+    fn a_cold_file_comes_into_the_cache_and_is_not_asked_for_again() {
+        const LEN_BYTES: u64 = 100 << 10;
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![7; LEN_BYTES as usize]).unwrap();
+        if let Err(why) = page_cache::forget(&path, 0..LEN_BYTES) {
+            return skip("a disk below this directory", why);
+        }
+        let entries = entries(&path);
+        assert!(Depth::of(&entries[0]).files >= FILES_MIN);
+        let ask = || Ahead::open(&entries[0]).unwrap().ask();
+        assert_eq!(ask(), Asked::OnItsWay);
+        let cached = || cachestat::cached_bytes(File::open(&path).unwrap(), 0, LEN_BYTES).unwrap();
+        assert_eq!(cached(), LEN_BYTES);
+        assert_eq!(ask(), Asked::Cached);
+    }
+}
