@@ -51,7 +51,11 @@ impl<'a> Schema<'a> {
         };
         let seconds = started.elapsed().as_secs();
         let (all, chosen) = (mutants.len(), built.places.values().map(Vec::len).sum::<usize>());
-        println!("mutants: {package}: {chosen} of {all} are in one build, after {seconds} s");
+        let (refused, alone) = (built.refused.len(), built.alone.len());
+        println!(
+            "mutants: {package}: {chosen} of {all} are in one build, {refused} do not compile, \
+             {alone} need builds of their own; {seconds} s"
+        );
         let started = Instant::now();
         let cases = baseline(&built, deadline)?;
         let (count, seconds) = (cases.len(), started.elapsed().as_secs());
