@@ -22,6 +22,9 @@ use std::collections::BTreeMap;
 /// Calls a file from which on a call has a row of its own.
 const CALLS_SHOWN_MIN: f64 = 0.02;
 
+/// Load for each core up to which a host is quiet.
+const QUIET_LOAD_OF_CORE: f64 = 0.5;
+
 /// A mover on a file system as a line of JSON.
 #[derive(Debug, Serialize)]
 struct CellLine<'found> {
@@ -79,6 +82,8 @@ struct CallsLine<'found> {
 
 pub fn results(found: &Found, facts: HostFacts) -> Results {
     let targets = targets::targets(found);
+    let mut verdict = targets::verdict(&targets);
+    verdict.extend(busy(found));
     let mut sections = vec![targets_section(&targets)];
     if found.places.iter().any(|place| place.movers.iter().any(|one| !one.rounds.is_empty())) {
         sections.push(charts(found));
@@ -86,7 +91,7 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
     sections.extend(found.places.iter().map(|place| section(found, place)));
     let mut results = Results {
         title: "haul bench files --small".to_owned(),
-        verdict: targets::verdict(&targets),
+        verdict,
         words: words(found),
         facts,
         sections,
@@ -118,6 +123,15 @@ pub fn results(found: &Found, facts: HostFacts) -> Results {
     }
     targets.iter().for_each(|target| results.line(target));
     results
+}
+
+/// A warning where the host had other work when the bench began.
+fn busy(found: &Found) -> Option<String> {
+    let load = found.load.filter(|load| *load > f64::from(found.cores) * QUIET_LOAD_OF_CORE)?;
+    Some(format!(
+        "The host was busy before the first run, with a load of {load:.2}: the times are those of \
+         a busy host."
+    ))
 }
 
 fn words(found: &Found) -> Vec<String> {
@@ -491,6 +505,16 @@ mod tests {
         assert_eq!(first, ["openat", "write", "others", "all"]);
         let own: Vec<&str> = table.rows.iter().map(|row| &row[1][..]).collect();
         assert_eq!(own, ["2.00", "1.00", "0.50", "3.50"]);
+    }
+
+    #[test]
+    fn a_busy_host_is_told_with_the_verdict() {
+        let mut found = found("xfs", 1.2, 50);
+        let quiet = shown(&found).verdict;
+        assert!(!quiet.iter().any(|words| words.contains("busy")), "{quiet:?}");
+        found.load = Some(1.5);
+        let busy = shown(&found).verdict;
+        assert!(busy.iter().any(|words| words.contains("busy") && words.contains("1.50")));
     }
 
     #[test]
