@@ -91,6 +91,8 @@ const NAMED: [&str; 73] = [
     "write",
     "writev",
 ];
+/// The call by which a counter is looked at.
+const LOOK: &str = "read";
 /// Names of calls whose tracepoints are called otherwise.
 const SHOWN: [(&str, &str); 3] =
     [("newfstat", "fstat"), ("newlstat", "lstat"), ("sendfile64", "sendfile")];
@@ -189,8 +191,11 @@ impl Counter {
                     let counter = SystemCallCounter::open_named(tracefs, name).ok()?;
                     Some(Counted::new(name, counter))
                 });
+                let mut named: Vec<Counted> = named.collect();
+                // Last, for a look at each of the others is such a call.
+                named.sort_by_key(|counted| counted.name == LOOK);
                 let all = SystemCallCounter::open_at(tracefs).context("perf_event_open")?;
-                Counting::Tracepoints { all: Counted::new("all", all), named: named.collect() }
+                Counting::Tracepoints { all: Counted::new("all", all), named }
             }
         })
     }
@@ -221,8 +226,8 @@ impl Counting<'_> {
                 fs::create_dir(&*directory).context("cannot make a directory for strace")
             }
             Self::Tracepoints { all, named } => {
-                named.iter_mut().try_for_each(Counted::begin)?;
-                all.begin()
+                all.begin()?;
+                named.iter_mut().try_for_each(Counted::begin)
             }
         }
     }
@@ -243,9 +248,11 @@ impl Counting<'_> {
         match self {
             Self::Nothing => Ok(None),
             Self::Tracepoints { all, named } => {
-                let all = all.calls()?;
+                // The other way round, so that the count of all holds that of each, and looks.
+                let looks = 2 * named.len() as u64;
                 let count = |counted: &Counted| Ok((counted.shown(), counted.calls()?));
-                let named = named.iter().map(count).collect::<Result<BTreeMap<_, _>>>()?;
+                let named = named.iter().rev().map(count).collect::<Result<BTreeMap<_, _>>>()?;
+                let all = all.calls()?.saturating_sub(looks);
                 Ok(Some(CallCounts { by: "tracepoints", all, named }))
             }
             Self::Strace { directory, .. } => {
