@@ -308,4 +308,64 @@ mod tests {
             }
         });
     }
+
+    #[test]
+    fn in_a_move_every_source_goes_whose_bytes_are_there_and_no_other() {
+        each(|offer, _, step| {
+            let NextStep::Ends(FileEnd { frees_source, result }) = step else { return };
+            let is_same =
+                offer.kind != FileKind::Regular || offer.compared == Compared::SameContent;
+            let is_there = match result {
+                EndResult::Done | EndResult::Planned(_) => true,
+                EndResult::Skipped => is_same,
+                EndResult::Failed(_) => false,
+            };
+            let goes = offer.file_options.move_sources && !offer.source_failed && is_there;
+            assert_eq!(*frees_source, goes, "{offer:?} {result:?}");
+        });
+    }
+
+    #[test]
+    fn content_is_compared_of_files_where_that_is_asked_for_or_follows_a_growing_one() {
+        each(|offer, _, _| {
+            let options = offer.file_options;
+            let is_due = options.compare_content || offer.growth == Growth::Grown;
+            let may = is_due
+                && offer.kind == FileKind::Regular
+                && offer.compared == Compared::NotCompared;
+            assert_eq!(offer.may_be_compared(), may, "{offer:?}");
+            let is_link = offer.kind == FileKind::HardLink;
+            assert_eq!(offer.may_be_offered_again(), may || is_link, "{offer:?}");
+        });
+    }
+
+    #[test]
+    fn a_source_that_changed_is_looked_at_again_where_it_is_followed_or_watched() {
+        each(|offer, outcome, step| {
+            let FileOutcome::Failed(fault) = outcome else { return };
+            let of_source = fault.side == Side::Source;
+            let changed = of_source && fault.code == FaultCode::SourceChanged;
+            let passes = changed || of_source && fault.code == FaultCode::NotFound;
+            let watched =
+                offer.file_options.watches && offer.growth == Growth::NotGrowing && passes;
+            let is_again = *step == NextStep::ChangedAgain;
+            assert_eq!(is_again, offer.is_followed && changed, "{offer:?} {fault:?}");
+            let comes_later = matches!(step, NextStep::ComesLater(_));
+            assert_eq!(comes_later, watched && !is_again, "{offer:?} {fault:?}");
+            assert_eq!((is_source_changed(fault), is_passing(fault)), (changed, passes));
+        });
+    }
+
+    #[test]
+    fn a_file_is_in_place_unless_it_failed() {
+        let fault = Fault::new(FaultCode::NoSpace, Side::Target, "it failed");
+        for (result, is_in_place) in [
+            (EndResult::Done, true),
+            (EndResult::Skipped, true),
+            (EndResult::Planned(Plan::default()), true),
+            (EndResult::Failed(fault), false),
+        ] {
+            assert_eq!(FileEnd { result, frees_source: false }.is_in_place(), is_in_place);
+        }
+    }
 }
