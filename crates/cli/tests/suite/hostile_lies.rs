@@ -710,7 +710,8 @@ fn a_name_of_many_directories_neither_ends_the_server_nor_takes_its_descriptors(
         Message::OffersEnd(end) => Some(end.files),
         _ => None,
     });
-    assert_eq!(ended.unwrap(), 1500);
+    // The last one was hidden until its end, and went with the session that brought nothing.
+    assert_eq!(ended.unwrap(), 1499);
     drop(peer);
     server.still_serves(&place);
     let removed = std::process::Command::new("rm").arg("-rf").arg(place.root("d")).status();

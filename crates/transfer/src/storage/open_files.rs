@@ -24,6 +24,7 @@ const LARGE_FILES_MAX: u64 = 64;
 /// Most large files that all sessions together receive at a time.
 const LARGE_FILES_MAX_ALL: u64 = 4096;
 const KEPT_FILES_MAX: u64 = 32;
+const HIDDEN_DIRECTORIES_MAX: u64 = 64;
 /// Most files that a session opens at a time to read them ahead.
 const AHEAD_FILES_MAX: u64 = 256;
 /// Interval at which a wait for a file's turn looks whether it is still wanted.
@@ -54,6 +55,13 @@ pub fn ahead_files_max() -> usize {
 #[must_use]
 pub fn empty_files_max() -> usize {
     (descriptors() / 16).clamp(1, SMALL_FILES_MAX / 2) as usize
+}
+
+/// Most directories that a session has hidden until all of them is there, each with two descriptors
+/// for as long: others that it makes have their names at once.
+#[must_use]
+pub fn hidden_directories_max() -> usize {
+    (descriptors() / 512).clamp(1, HIDDEN_DIRECTORIES_MAX) as usize
 }
 
 /// The files of one kind that all sessions of this process have open.

@@ -15,6 +15,7 @@ use super::{
     aborted::{check_not_aborted, sync_directory},
     hidden_names::{LIST_SUFFIX, STAGED_SUFFIX, hidden_name},
     locked::open_locked,
+    open_files::hidden_directories_max,
     root::{DIRECTORY_MODE, Root, split_last},
 };
 use crate::{
@@ -42,10 +43,6 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
-
-/// Most directories that a session has hidden at a time, each with two descriptors. Those that come
-/// while there are so many are made under their names.
-const STAGED_MAX: usize = 64;
 
 /// The directories that a session has hidden, and what syncs their file systems.
 #[derive(Debug, Default)]
@@ -170,7 +167,7 @@ pub(super) fn begin(
     options: FileOptions,
 ) -> Result<Begun, Fault> {
     let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be made", &error);
-    let may_stage = may_stage(options) && root.may_stage(STAGED_MAX);
+    let may_stage = may_stage(options) && root.may_stage(hidden_directories_max());
     if may_stage && root.parent_of(name).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         // They are durable as all is that comes into this one: by a sync of the file system.
         root.make_directories(split_last(name).0, DIRECTORY_MODE).map_err(failed)?;
@@ -180,9 +177,11 @@ pub(super) fn begin(
     if !may_stage && !has_list(&parent, last) || !is_known(&*parent) {
         return Ok(Begun::Plain);
     }
-    // Another session is at work in it, or something else has the list's name.
-    let Ok(list) = open_locked(&parent, &hidden_name(last, LIST_SUFFIX), name) else {
-        return Ok(Begun::Plain);
+    let list = match open_locked(&parent, &hidden_name(last, LIST_SUFFIX), name) {
+        Ok(list) => list,
+        // It was made, and cannot be locked: it would stay.
+        Err(fault) if !is_taken(&fault) && has_list(&parent, last) => return Err(fault),
+        Err(_) => return Ok(Begun::Plain),
     };
     let Some(opened) = Opened::open(&parent, last, list, mode).map_err(failed)? else {
         return Ok(Begun::Plain);
@@ -227,6 +226,11 @@ pub(super) fn remove_left(parent: &OwnedFd, staged_name: &[u8]) {
     }
     let _ = unlinkat(parent, &*list_name, AtFlags::empty());
     drop(list);
+}
+
+/// Whether another session is at work, or something else has the list's name.
+fn is_taken(fault: &Fault) -> bool {
+    matches!(fault.code, FaultCode::Locked | FaultCode::NameRefused)
 }
 
 fn has_list(parent: &OwnedFd, last: &[u8]) -> bool {
@@ -436,7 +440,11 @@ impl StagedDirectory {
     /// If the directory above cannot be synced.
     pub fn forget(&self) -> io::Result<()> {
         sync_directory(&*self.parent)?;
-        Ok(unlinkat(&self.parent, &*self.list_name, AtFlags::empty())?)
+        match unlinkat(&self.parent, &*self.list_name, AtFlags::empty()) {
+            // Somebody has tidied.
+            Err(Errno::NOENT) => Ok(()),
+            removed => Ok(removed?),
+        }
     }
 
     /// Removes the directory if nothing in it is of use to another run.

@@ -5,7 +5,10 @@
 //! over both. Numbers are little-endian. A batch that a crash cut off is the end.
 
 use rustix::{
-    fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, openat},
+    fs::{
+        AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, openat,
+        statat,
+    },
     io::Errno,
 };
 use std::{
@@ -15,6 +18,7 @@ use std::{
 };
 
 const LAYOUT: &[u8; 16] = b"haul durable 1\n\0";
+const NOFOLLOW: AtFlags = AtFlags::SYMLINK_NOFOLLOW;
 const HASH_BYTES: usize = 16;
 const SUM_BYTES: usize = 8;
 /// Most names in a batch: more are told in several.
@@ -140,7 +144,9 @@ pub fn open_free(parent: &OwnedFd, list_name: &[u8]) -> Option<File> {
     let flags = flags | OFlags::NONBLOCK;
     let file = openat(parent, list_name, flags, Mode::from_raw_mode(0o600)).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
-    Some(file.into())
+    // Its holder may have removed it before it let go, and another session have made its own.
+    let (ours, there) = (fstat(&file).ok()?, statat(parent, list_name, NOFOLLOW).ok()?);
+    ((ours.st_ino, ours.st_dev) == (there.st_ino, there.st_dev)).then(|| file.into())
 }
 
 #[cfg(test)]
