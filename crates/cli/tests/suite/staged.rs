@@ -186,6 +186,9 @@ fn a_full_disk_leaves_the_directory_hidden_and_the_next_run_goes_on() {
     assert_eq!(ran.status, 1, "{ran:?}");
     ran.says(&["tree", "target", "disk was full", ".tree.haul-staged", "same command"]);
     assert!(!place.root("tree").exists() && place.root(".tree.haul-staged").is_dir());
+    // Again before there is room: what came stays.
+    assert_eq!(place.push(&words).status, 1);
+    assert!(!place.root("tree").exists() && place.root(".tree.haul-staged").is_dir());
     fs::remove_file(place.root("filler")).unwrap();
     let ran = place.push(&words);
     ran.ok();

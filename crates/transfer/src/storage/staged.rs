@@ -254,15 +254,16 @@ impl Opened {
     /// of. `None`: something else has its name, or there is no room for a list.
     fn open(parent: &Arc<OwnedFd>, last: &[u8], file: File, mode: u32) -> io::Result<Option<Self>> {
         let list_name = hidden_name(last, LIST_SUFFIX);
-        let (list, durable) = match List::of(file) {
-            Ok(taken_up) => taken_up,
-            // No room for a list: files are received one by one.
-            Err(error) if error.kind() == ErrorKind::StorageFull => {
+        let (mut list, durable) = List::of(file)?;
+        match list.reserve() {
+            // No room for a list: files are received one by one. One that tells of something stays.
+            Err(error) if error.kind() == ErrorKind::StorageFull && durable.is_empty() => {
                 let _ = unlinkat(parent, &*list_name, AtFlags::empty());
                 return Ok(None);
             }
-            Err(error) => return Err(error),
-        };
+            Err(error) if error.kind() != ErrorKind::StorageFull => return Err(error),
+            _ => {}
+        }
         let hidden_last = hidden_name(last, STAGED_SUFFIX);
         let is_new = match mkdirat(parent, &*hidden_last, Mode::from_raw_mode(mode)) {
             Ok(()) => true,
@@ -321,9 +322,8 @@ impl StagedDirectory {
 
     /// The path below the root that a name below this directory has until it is shown.
     fn hidden_path(&self, name: &[u8]) -> Vec<u8> {
-        let (above, last) = split_last(&self.name);
+        let last = split_last(&self.name).1;
         let mut path = name[..self.name.len() - last.len()].to_vec();
-        debug_assert!(above.len() <= path.len());
         path.extend_from_slice(&self.hidden_last);
         path.extend_from_slice(&name[self.name.len()..]);
         path

@@ -25,7 +25,7 @@ use std::{
     fs::File,
     sync::{
         Arc, Condvar,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -172,8 +172,10 @@ struct Shared {
     changed: Condvar,
     to_publish: Condvar,
     results: Lock<Vec<Committed>>,
-    /// Faults of the hidden directories that were to be shown, once that was tried.
-    shown: Lock<Option<Vec<Fault>>>,
+    /// Faults of hidden directories that were to be shown.
+    show_faults: Lock<Vec<Fault>>,
+    /// All that may be shown has its name.
+    has_shown: AtomicBool,
     /// Count of small files of hidden directories that are not to wait for others.
     staged_max: usize,
     durable_bytes: AtomicU64,
@@ -320,10 +322,16 @@ impl CommitterHandle {
         self.0.changed.notify_all();
     }
 
-    /// Faults of hidden directories that did not get their names, once that was tried.
+    /// Whether that is done.
     #[must_use]
-    pub fn take_shown(&self) -> Option<Vec<Fault>> {
-        lock(&self.0.shown).take()
+    pub fn has_shown(&self) -> bool {
+        self.0.has_shown.load(Ordering::Acquire)
+    }
+
+    /// Faults of hidden directories that did not get their names, or whose names may not last.
+    #[must_use]
+    pub fn take_show_faults(&self) -> Vec<Fault> {
+        std::mem::take(&mut *lock(&self.0.show_faults))
     }
 
     /// Hastens the commits: another file waits for descriptors that files hold until they have
@@ -423,7 +431,7 @@ impl Shared {
                 checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
             }
             self.cpu_ns.store(crate::clocks::thread_cpu_ns(), Ordering::Relaxed);
-            if !lock(&self.results).is_empty() || lock(&self.shown).is_some() {
+            if !lock(&self.results).is_empty() || self.has_shown.load(Ordering::Acquire) {
                 wake();
             }
             let mut queue = lock(&self.queue);

@@ -19,23 +19,21 @@ impl Stage for Showing {
         let committer = &context.shared.committer;
         match self {
             Self::Done => return true,
-            Self::Later if root.hidden_directories().is_empty() => {
-                *self = Self::Done;
-                return true;
-            }
+            Self::Later if root.hidden_directories().is_empty() => {}
             Self::Later => {
                 committer.show_all();
                 *self = Self::Asked;
+                return false;
             }
+            Self::Asked if !committer.has_shown() => return false,
             Self::Asked => {}
         }
-        let Some(faults) = committer.take_shown() else { return false };
         *self = Self::Done;
+        let mut faults = committer.take_show_faults();
         let hidden = root.hidden_directories();
         let cut_short = hidden.iter().filter(|directory| directory.stays_hidden());
-        for fault in
-            faults.into_iter().chain(cut_short.map(|directory| directory.cut_short_fault()))
-        {
+        faults.extend(cut_short.map(|directory| directory.cut_short_fault()));
+        for fault in faults {
             context.failed_late(fault);
         }
         true

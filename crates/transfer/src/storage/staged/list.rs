@@ -63,9 +63,7 @@ impl List {
         durable.sort_unstable();
         // What a crash left behind the last whole batch is written over.
         file.set_len(end as u64)?;
-        let mut list = Self { file, end_bytes: end as u64, reserved_bytes: 0 };
-        list.reserve()?;
-        Ok((list, durable))
+        Ok((Self { file, end_bytes: end as u64, reserved_bytes: 0 }, durable))
     }
 
     /// Whether the list tells of nothing.
@@ -74,7 +72,10 @@ impl List {
     }
 
     /// Takes space for more names, where little is left of it.
-    fn reserve(&mut self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn reserve(&mut self) -> io::Result<()> {
         if self.end_bytes + RESERVED_MIN_BYTES <= self.reserved_bytes {
             return Ok(());
         }

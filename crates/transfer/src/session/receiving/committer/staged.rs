@@ -14,12 +14,12 @@ use crate::{
 };
 use haul_protocol::{
     FileId,
-    message::{Fault, FileKind, Side},
+    message::{FileKind, Side},
 };
 use std::{
     collections::{BTreeSet, VecDeque},
     io,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
 };
 
 /// Entries of one hidden directory.
@@ -90,23 +90,26 @@ impl Shared {
     pub(super) fn show_hidden(&self, all: bool) {
         let Some(root) = &self.root else { return };
         let hidden = root.hidden_directories();
-        let due = hidden.iter().filter(|it| it.is_due() || all && !it.stays_hidden());
-        let mut faults: Vec<Fault> = Vec::new();
-        for directory in due {
+        for directory in hidden.iter().filter(|it| it.is_due() || all && !it.stays_hidden()) {
             let begun = self.sync_begins();
-            let shown = directory.show(root).and_then(|()| directory.forget());
+            let shown = directory.show(root);
+            let forgotten = if shown.is_ok() { directory.forget() } else { Ok(()) };
             self.sync_ended(begun);
-            if let Err(error) = shown {
-                let hidden = String::from_utf8_lossy(directory.hidden_name()).into_owned();
+            let fault = |what: &str, error| io_fault(Side::Target, directory.name(), what, error);
+            // Before the end it is tried again.
+            if let Err(error) = &shown
+                && all
+            {
+                let hidden = String::from_utf8_lossy(directory.hidden_name());
                 let what = format!("all of it came as {hidden}, which cannot get its name");
-                faults.push(io_fault(Side::Target, directory.name(), &what, &error));
+                lock(&self.show_faults).push(fault(&what, error));
+            }
+            if let Err(error) = &forgotten {
+                lock(&self.show_faults).push(fault("its directory cannot be synced", error));
             }
         }
         if all {
-            lock(&self.shown).get_or_insert_default().append(&mut faults);
-        } else {
-            // Tried again in the end, where it is told if it fails then too.
-            drop(faults);
+            self.has_shown.store(true, Ordering::Release);
         }
     }
 }
