@@ -22,7 +22,7 @@ use crate::{Outcome, child, mutants, prerequisites};
 /// The variable that tells `haul_testkit::skip` where to write.
 const SKIP_LOG_VARIABLE: &str = "HAUL_SKIP_LOG";
 /// Tests that run at a time, on each core.
-const TESTS_PER_CORE: usize = 2;
+const TESTS_PER_CORE: usize = 3;
 /// Parts of the names of tests that measure the host, and so need it alone.
 const QUIET: [&str; 3] = ["verdicts::", "tune::a_change_that_helps", "media_players::ffmpeg_seeks"];
 /// Failures above which none is tried again: a change broke them, and no neighbour.
