@@ -57,6 +57,8 @@ class RowResult:
     resting: str = ""
     command_shown: str = ""
     samples: list = field(default_factory=list)
+    took_s: float = 0.0  # Of its last run, with what was prepared for it and checked after it.
+    ran_in: int = 0  # The last round in which it was run.
     equality_checked: bool = False
     failure: str = ""
 
@@ -181,10 +183,17 @@ class Session:
             self.workspace.remove_trees()
             self.rounds_done = number
             now = time.monotonic()
-            over = now - started + (now - begun) > self.options.minutes * 60
+            ends_s = now - started + self._next_round_s(number, now - begun)
+            over = ends_s > self.options.minutes * 60
             if over and number < self.options.rounds:
                 say(f"{number} rounds in {(now - started) / 60:.0f} minutes: no time for another")
                 break
+
+    def _next_round_s(self, number, took_s) -> float:
+        """Seconds of the round behind this one, which took `took_s`: without the rows that rest."""
+        rows_s = sum(result.took_s for result in self.results if result.ran_in == number)
+        taking_part = (result for result in self.results if self._takes_part(result, number + 1))
+        return took_s - rows_s + sum(result.took_s for result in taking_part)
 
     def _in_order(self, scenario, number, setting=OWN) -> list:
         """The rows of a table in a round: a row's networks one behind the other, in turns first."""
@@ -231,6 +240,7 @@ class Session:
 
     def _run_row(self, result, number) -> None:
         row, folder = result.row, None
+        begun, result.ran_in = time.monotonic(), number
         shown = f"round {number}/{self.options.rounds} {row.name}"
         if result.setting.key != OWN:
             shown += f" ({result.setting.key})"
@@ -261,6 +271,7 @@ class Session:
                 self.workspace.keep_target(folder)
             elif folder:
                 self.workspace.remove_target(folder)
+            result.took_s = time.monotonic() - begun
 
     def _place(self, row, folder, setting) -> Place:
         root = self.workspace.root

@@ -264,6 +264,20 @@ class Rounds(unittest.TestCase):
         made.options.all, slow.resting = True, ""
         self.assertTrue(made._takes_part(slow, 2))
 
+    def test_the_next_round_takes_the_time_of_the_rows_that_do_not_rest(self):
+        near = result("a-disk", Scenario.DISK, Role.PEER, [1.0])
+        slow = result("b-disk", Scenario.DISK, Role.PEER, [9.0])
+        once = result("c-disk", Scenario.DISK, Role.HAUL, [1.0])
+        once.row = replace(once.row, rounds_max=1)
+        made = session_of([near, slow, once])
+        near.took_s, slow.took_s, once.took_s = 5.0, 60.0, 7.0
+        near.ran_in, slow.ran_in, once.ran_in = 1, 1, 1
+        # 8 seconds of the round belong to no row.
+        self.assertEqual(made._next_round_s(1, 80.0), 13.0)
+        # What rested in the last round has no part in its time.
+        near.ran_in = 2
+        self.assertEqual(made._next_round_s(2, 13.0), 13.0)
+
     def test_rows_of_two_networks_run_side_by_side_and_each_begins_in_turn(self):
         names = [("a", "system"), ("b", "system"), ("a", "reno"), ("b", "reno")]
         made = session_of(

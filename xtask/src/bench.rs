@@ -13,7 +13,7 @@ Builds the release binaries and runs bench/peers: haul beside nginx and curl, Gr
 rsync, rclone, lftp, scp, tar | nc, iperf3, cp, and the engines without a protocol; beside FDT,
 bbcp, etransfer, mscp and WDT where their paths are given. Same files, same sync, interleaved, each
 row with cubic or reno for all and once more as the system is set; large files on ext4 and xfs too.
-It takes about 25 minutes and 30 GB of disk.
+It takes about an hour and 40 GB of disk.
 
 As root it installs missing peers (--install), and makes the network namespace of one congestion
 control for all, the file systems in images and the control group of a file larger than memory;
