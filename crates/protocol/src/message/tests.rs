@@ -4,6 +4,22 @@ use super::*;
 use crate::FileId;
 use std::vec;
 
+/// Encodes a field that holds bytes: a message, a text, an item of a list.
+fn field(number: u32, bytes: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    prost::encoding::encode_key(number, prost::encoding::WireType::LengthDelimited, &mut field);
+    prost::encoding::encode_varint(bytes.len() as u64, &mut field);
+    [field, bytes.to_vec()].concat()
+}
+
+/// Says a message, and hears it.
+fn heard(message: Message) -> Message {
+    let mut bytes = vec![];
+    encode_message(message, &mut bytes);
+    let decoded = decode_message(&bytes, limits::MESSAGE_BYTES_MAX).expect("allowed");
+    decoded.expect("whole").0
+}
+
 #[test]
 fn a_message_arrives_byte_by_byte() {
     let mut bytes = Vec::new();
@@ -18,6 +34,11 @@ fn a_message_arrives_byte_by_byte() {
 #[test]
 fn a_long_message_is_refused_before_it_arrives() {
     assert!(decode_message(&[0xff, 0xff, 0xff, 0x7f], 100).is_err());
+    let audit = field(40, &field(1, &[b'x'; 95]));
+    assert_eq!(audit.len(), 100);
+    let longest = [&[100, 0, 0, 0][..], &audit].concat();
+    assert!(matches!(decode_message(&longest, 100), Ok(Some((Message::Audit(_), 104)))));
+    assert!(decode_message(&longest[..LENGTH_BYTES], 99).is_err(), "a byte more than allowed");
 }
 
 #[test]
@@ -36,14 +57,14 @@ fn what_passes_a_limit_is_refused() {
 /// Case of a fault that quotes a long path in its text, which ended the whole session.
 #[test]
 fn a_long_text_is_cut_and_does_not_end_the_session() {
-    let fault = Fault { what: "ä".repeat(4000), path: vec![b'x'; 9000], ..Default::default() };
+    // The limit is in the middle of a character.
+    let what = ["x", &"ä".repeat(4000)].concat();
+    let fault = Fault { what, path: vec![b'x'; 9000], ..Default::default() };
     let settled = FileSettled { file: FileId(1), fault: Some(fault) };
-    let mut bytes = vec![];
-    encode_message(Message::FileSettled(settled), &mut bytes);
-    let decoded = decode_message(&bytes, limits::MESSAGE_BYTES_MAX).expect("allowed");
-    let Some((Message::FileSettled(settled), _)) = decoded else { panic!("{decoded:?}") };
+    let Message::FileSettled(settled) = heard(Message::FileSettled(settled)) else { panic!() };
     let fault = settled.fault.expect("sent");
-    assert_eq!((fault.what, fault.path.len()), ("ä".repeat(2048), limits::NAME_BYTES_MAX));
+    assert_eq!(fault.what, ["x", &"ä".repeat(2047)].concat());
+    assert_eq!(fault.path.len(), limits::NAME_BYTES_MAX);
 }
 
 /// A peer of a later version may have more of each.
@@ -135,12 +156,17 @@ fn what_a_side_says_with_texts_of_any_length_is_heard() {
 #[test]
 fn a_removed_name_that_cannot_be_said_is_told_by_the_directories_above_it() {
     let directory = "d".repeat(255);
+    let fifteen = vec![&directory[..]; 15].join("/");
     let deep = vec![&directory[..]; 17].join("/");
+    let x = |bytes| "x".repeat(bytes);
     let cases = [
         (String::from("a/b"), String::from("a/b")),
-        (deep.clone(), format!("{}/...", vec![&directory[..]; 15].join("/"))),
-        (format!("a/{}/b", "x".repeat(256)), "a/...".into()),
-        ("x".repeat(9000), "...".into()),
+        (deep.clone(), format!("{fifteen}/...")),
+        // With 251 it has as many bytes as a name may have.
+        (format!("{fifteen}/{}/{deep}", x(251)), format!("{fifteen}/{}/...", x(251))),
+        (format!("{fifteen}/{}/{deep}", x(252)), format!("{fifteen}/...")),
+        (format!("a/{}/b", x(256)), "a/...".into()),
+        (x(9000), "...".into()),
     ];
     let names = cases.iter().map(|(name, _)| name.clone().into_bytes()).collect();
     let mut bytes = vec![];
@@ -160,16 +186,6 @@ fn a_message_of_more_than_one_kind_or_with_a_group_is_refused() {
         let body = fields.concat();
         let bytes = [&(body.len() as u32).to_le_bytes()[..], &body].concat();
         decode_message(&bytes, limits::MESSAGE_BYTES_MAX).map(|_| ())
-    };
-    let field = |number: u64, bytes: &[u8]| {
-        let mut field = Vec::new();
-        prost::encoding::encode_key(
-            number as u32,
-            prost::encoding::WireType::LengthDelimited,
-            &mut field,
-        );
-        prost::encoding::encode_varint(bytes.len() as u64, &mut field);
-        [field, bytes.to_vec()].concat()
     };
     let ping = field(18, &[0x08, 7]);
     assert_eq!(decode(&[&ping]), Ok(()));
@@ -191,8 +207,13 @@ fn a_message_of_more_than_one_kind_or_with_a_group_is_refused() {
     let hidden = field(41, &[&group[..], &findings].concat());
     assert!(decode(&[&hidden]).is_err());
     assert!(check_fields(&hidden).is_err(), "before any is made");
-    let answers = [field(2, b""), field(5, b"")].concat();
-    assert!(decode(&[&field(8, &answers)]).is_err(), "two answers");
+    // A skip and a plan, of which each is an answer.
+    let (skip, plan) = (field(3, b""), field(6, b""));
+    assert_eq!(decode(&[&field(8, &skip)]), Ok(()));
+    assert_eq!(decode(&[&field(8, &plan)]), Ok(()));
+    for two in [[&skip[..], &plan], [&plan, &skip], [&skip, &skip]] {
+        assert!(decode(&[&field(8, &two.concat())]).is_err(), "{two:?}");
+    }
 }
 
 #[test]
@@ -223,6 +244,59 @@ fn a_list_of_too_many_items_is_refused_before_it_is_made() {
     let figures = wire::ProbeFigures { streams, ..Default::default() };
     let control = wire::Control { kind: Some(wire::control::Kind::ProbeFigures(figures)) };
     assert!(check_fields(&control.encode_to_vec()).is_err());
+}
+
+#[test]
+fn each_list_of_a_message_has_its_limit_and_is_counted_apart() {
+    let streams_max = limits::STREAMS_MAX as usize;
+    // Each list with the numbers of its message and its own (haul.proto).
+    for (list, kind, number, items_max) in [
+        ("open.paths", 3, 4, limits::PATHS_MAX),
+        ("file_offer.holes", 6, 11, limits::HOLES_MAX),
+        // Fewer are allowed, once they are made.
+        ("file_offer.xattrs", 6, 14, limits::HOLES_MAX),
+        ("spans_verified.spans", 9, 2, limits::RANGES_MAX),
+        ("progress.streams", 15, 3, streams_max),
+        ("selection.rules", 20, 1, limits::SELECTION_ITEMS_MAX),
+        ("selection.names", 20, 2, limits::SELECTION_ITEMS_MAX),
+        ("removed.names", 21, 1, limits::REMOVED_MAX),
+        ("explained.facts", 23, 1, limits::EXPLAINED_MAX),
+        ("explained.candidates", 23, 2, limits::EXPLAINED_MAX),
+        ("figures.stages", 24, 2, limits::STAGES_MAX),
+        ("probe_figures.streams", 28, 3, limits::PROBE_STREAMS_MAX),
+        ("probe_result.streams", 29, 3, limits::PROBE_STREAMS_MAX),
+        ("spans_lost.spans", 30, 2, limits::RANGES_MAX),
+        ("audited.findings", 41, 3, limits::AUDIT_FINDINGS_MAX),
+    ] {
+        let item = field(number, b"");
+        // Another field of the message, and one of a later version.
+        let others = [field(13, b""), field(99, b"")].concat();
+        let full = [others, item.repeat(items_max)].concat();
+        assert_eq!(check_fields(&field(kind, &full)), Ok(()), "{list}");
+        let refused = check_fields(&field(kind, &[full, item].concat())).expect_err(list);
+        assert!(refused.what.contains("more items in a list"), "{list}: {refused}");
+    }
+}
+
+/// The memory that SPEC.md counts for an offer in section 5.
+#[test]
+fn an_offer_takes_memory_for_what_is_kept_of_its_file() {
+    let plain = || FileOffer { name: b"a".to_vec(), ..Default::default() };
+    let xattr = |name: &[u8], value_bytes| {
+        let (name, value) = (name.to_vec(), vec![0; value_bytes]);
+        Xattr { name, value }
+    };
+    let hole = Extent { offset_bytes: 0, len_bytes: 1 };
+    for (offer, bytes) in [
+        (plain(), 257),
+        (FileOffer { name: vec![b'x'; 4095], ..plain() }, 4351),
+        (FileOffer { link_target: b"to/b".to_vec(), ..plain() }, 261),
+        (FileOffer { holes: vec![hole; 3], ..plain() }, 305),
+        (FileOffer { xattrs: vec![xattr(b"user.x", 10)], ..plain() }, 337),
+        (FileOffer { xattrs: vec![xattr(b"user.x", 10), xattr(b"y", 0)], ..plain() }, 402),
+    ] {
+        assert_eq!(offer_bytes(&offer), bytes, "{offer:?}");
+    }
 }
 
 #[test]

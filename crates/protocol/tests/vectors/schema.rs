@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct Field {
     pub name: String,
-    kind: String,
+    pub kind: String,
     number: u64,
-    is_repeated: bool,
+    pub is_repeated: bool,
 }
 
 #[derive(Debug, Default)]
