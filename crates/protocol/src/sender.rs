@@ -22,6 +22,9 @@ use alloc::{
     vec::Vec,
 };
 
+#[cfg(test)]
+mod tests;
+
 /// A span to be sent now on the asking stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Assignment {
@@ -423,9 +426,7 @@ impl Sender {
                 self.events.push_back(SenderEvent::Notice(notice));
                 Ok(())
             }
-            Message::Finish(finish)
-                if (self.finished || self.all_settled()) && !self.peer_finished =>
-            {
+            Message::Finish(finish) if self.all_settled() && !self.peer_finished => {
                 self.peer_finished = true;
                 let report = finish.report.unwrap_or_default();
                 self.events.push_back(SenderEvent::Finished(report));
