@@ -142,7 +142,10 @@ mod tests {
             panic!()
         };
         assert_eq!((software.as_str(), asked), ("haul test", open()));
+        assert_eq!(client.reply(), None);
         assert_eq!(client.handle(reply), Ok(None));
+        let greeted = client.reply().map(|reply| reply.software.as_str());
+        assert_eq!(greeted, Some("haul server"));
         let opened = Opened { session: [3; 16], streams: 2, ..Default::default() };
         let granted = client.handle(Message::Opened(opened)).expect("accepted").expect("open");
         assert_eq!((granted.version, granted.software.as_str()), (1, "haul server"));

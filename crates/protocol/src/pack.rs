@@ -57,11 +57,6 @@ impl PackWriter {
         self.spans = 0;
     }
 
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.spans == 0
-    }
-
     /// Length of the spans so far, in bytes, headers and trailers too.
     #[must_use]
     pub fn len_bytes(&self) -> u64 {
@@ -97,9 +92,7 @@ impl PackWriter {
     }
 
     fn grow(&mut self) {
-        if self.bytes.len() < self.end {
-            self.bytes.resize(self.end, 0);
-        }
+        self.bytes.resize(self.bytes.len().max(self.end), 0);
     }
 
     /// Payload of the span that was begun.
@@ -176,8 +169,14 @@ mod tests {
     use super::*;
     use crate::{FileId, frame::PayloadStatus};
 
+    /// Bytes of a span's header and its trailer, 40 and 24 (SPEC.md 6.2).
+    const OVERHEAD_BYTES: u64 = 64;
+
     fn pack_of(lens: &[u64]) -> Vec<u8> {
-        let mut writer = PackWriter::default();
+        packed(&mut PackWriter::default(), lens)
+    }
+
+    fn packed(writer: &mut PackWriter, lens: &[u64]) -> Vec<u8> {
         for (number, &len_bytes) in lens.iter().enumerate() {
             let file = FileId(number as u32);
             let sequence = 5 + number as u64;
@@ -217,6 +216,17 @@ mod tests {
     }
 
     #[test]
+    fn a_writer_that_is_used_again_packs_what_came_since() {
+        let mut writer = PackWriter::default();
+        packed(&mut writer, &[500, 1]);
+        writer.clear();
+        assert_eq!(writer.len_bytes(), 0);
+        assert_eq!(packed(&mut writer, &[20, 300]), pack_of(&[20, 300]), "a shorter one");
+        writer.clear();
+        assert_eq!(packed(&mut writer, &[700]), pack_of(&[700]), "a longer one");
+    }
+
+    #[test]
     fn a_pack_that_is_cut_or_too_long_or_of_another_place_is_refused() {
         let pack = pack_of(&[10, 20]);
         let header = header_of(&pack);
@@ -231,8 +241,14 @@ mod tests {
             PackHeader { spans: 3, ..header },
             PackHeader { spans: u32::MAX, ..header },
             PackHeader { len_bytes: limits::PACK_BYTES_MAX + 1, ..header },
+            // Two spans without a byte, but for one.
+            PackHeader { len_bytes: 2 * OVERHEAD_BYTES + 1, ..header },
         ] {
             assert!(wrong.check(StreamId(2), 5).is_err(), "{wrong:?}");
+        }
+        for len_bytes in [2 * OVERHEAD_BYTES + 2, limits::PACK_BYTES_MAX] {
+            let extreme = PackHeader { len_bytes, ..header };
+            assert_eq!(extreme.check(StreamId(2), 5), Ok(()), "{extreme:?}");
         }
     }
 
@@ -248,7 +264,7 @@ mod tests {
     #[test]
     fn a_writer_takes_what_a_pack_may_hold_and_no_more() {
         let writer = PackWriter::default();
-        let most = limits::PACK_BYTES_MAX - SPAN_OVERHEAD_BYTES as u64;
+        let most = limits::PACK_BYTES_MAX - OVERHEAD_BYTES;
         assert!(writer.has_room_for(most) && !writer.has_room_for(most + 1));
         assert!(!writer.has_room_for(u64::MAX));
     }
