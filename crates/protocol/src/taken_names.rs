@@ -2,7 +2,9 @@
 //!
 //! Names are kept as 64-bit hashes, in two generations, so memory is bounded (some 16 MiB): the
 //! last [`limits::TAKEN_NAMES_MAX`] / 2 names are always known. Two different names have one hash
-//! with a probability of 2^-64 a pair; the second of them is refused in words.
+//! with a probability of 2^-64 a pair; the second of them is refused in words. No peer can make a
+//! name that has the hash of another: a hard link to what was there before would be taken for one
+//! to a file of the session.
 
 use crate::{
     limits,
@@ -56,7 +58,8 @@ impl TakenNames {
                 return Err(taken_fault(offer, found, "end the target with / to keep their names"));
             }
         }
-        if self.taken(&offer.name).is_some() {
+        let hash = hash(&offer.name);
+        if self.holds(hash) {
             let hint = "give each source a target of its own, by a command each";
             return Err(taken_fault(offer, "a file of that name came before".into(), hint));
         }
@@ -66,7 +69,6 @@ impl TakenNames {
         if self.young.len() >= limits::TAKEN_NAMES_MAX / 2 {
             self.old = core::mem::take(&mut self.young);
         }
-        let hash = hash(&offer.name);
         self.young.insert(hash);
         Ok(Some(hash))
     }
@@ -74,7 +76,11 @@ impl TakenNames {
     /// Finds the hash of a name, if it is taken.
     pub fn taken(&self, name: &[u8]) -> Option<NameHash> {
         let hash = hash(name);
-        (self.young.contains(&hash) || self.old.contains(&hash)).then_some(hash)
+        self.holds(hash).then_some(hash)
+    }
+
+    fn holds(&self, hash: NameHash) -> bool {
+        self.young.contains(&hash) || self.old.contains(&hash)
     }
 
     /// Whether a name stays taken once its file is in place.
@@ -84,7 +90,8 @@ impl TakenNames {
 
     /// Releases a name, which may be offered again: nothing was put there under it.
     pub fn release(&mut self, hash: NameHash) {
-        let _ = self.young.remove(&hash) || self.old.remove(&hash);
+        self.young.remove(&hash);
+        self.old.remove(&hash);
     }
 }
 
@@ -100,14 +107,10 @@ fn taken_fault(offer: &FileOffer, found: String, hint: &str) -> Fault {
         .hint(hint)
 }
 
-/// Hashes a name by FNV-1a of 64 bits (RFC 9923), with the finalizer of MurmurHash3, which spreads
-/// short names.
+/// Hashes a name by BLAKE3, of which it takes the first 64 bits.
 fn hash(name: &[u8]) -> NameHash {
-    let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    let mut hash = name.iter().fold(0xcbf2_9ce4_8422_2325, mix);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    hash ^ (hash >> 33)
+    let hash = blake3::hash(name);
+    u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("a hash has 32 bytes"))
 }
 
 #[cfg(test)]
@@ -117,6 +120,38 @@ mod tests {
     fn file(name: String) -> FileOffer {
         let kind = FileKind::Regular;
         FileOffer { name: name.into_bytes(), kind, ..FileOffer::default() }
+    }
+
+    #[test]
+    fn a_name_that_is_released_is_free_however_long_it_was_taken() {
+        let mut names = TakenNames::default();
+        let hash = names.take(&file("old".into())).expect("a free name").expect("a file");
+        for number in 0..limits::TAKEN_NAMES_MAX / 2 {
+            names.take(&file(format!("{number}"))).expect("a free name");
+        }
+        assert_eq!(names.taken(b"old"), Some(hash));
+        names.release(hash);
+        assert_eq!(names.taken(b"old"), None);
+    }
+
+    /// Case of two names of one FNV-1a, by which names were kept: a client that may not read could
+    /// have what the first names by another name, as a hard link.
+    #[test]
+    fn a_name_that_was_made_to_be_taken_for_another_is_not() {
+        let (first, second) = ("8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ");
+        let mut names = TakenNames::default();
+        names.take(&file(first.into())).expect("a free name");
+        assert_eq!(names.taken(second.as_bytes()), None);
+        names.take(&file(second.into())).expect("a free name");
+    }
+
+    #[test]
+    fn a_second_source_for_one_name_is_told_which_came_first() {
+        let mut names = TakenNames { path: TargetPath::NameOfOneSource, ..Default::default() };
+        names.take(&file("run7/a".into())).expect("a free name");
+        names.take(&file("run7/b".into())).expect("of the same source");
+        let fault = names.take(&file("run8".into())).expect_err("of another source");
+        assert!(fault.found.contains("another source, run7, was"), "{}", fault.found);
     }
 
     #[test]
