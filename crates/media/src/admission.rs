@@ -322,7 +322,8 @@ impl Book {
     fn begin_start_up(&mut self, number: u64, asked: &Asked, start: Start, now: Instant) {
         let share = self.start_up(asked, start.start_up).times(1.0 / f64::from(start.periods));
         if share != Share::default() {
-            let until = now + start.wait + start.periods * self.terms.pacing.period;
+            // Nothing is waited for: who has to wait has no start-up.
+            let until = now + start.periods * self.terms.pacing.period;
             self.beginning.insert(number, until, share);
             self.beginning_sum = self.beginning_sum.plus(share);
         }

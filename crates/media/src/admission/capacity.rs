@@ -254,6 +254,11 @@ mod tests {
         };
         assert!(Capacity::default().is_sound() && with(disk()).is_sound());
         assert!(of(1e9).is_sound() && work(2.0).is_sound());
+        for (per_read_s, per_byte_s) in [(0.0, 0.1), (0.1, 0.0), (0.1, 0.2)] {
+            assert!(with(DiskCost { per_read_s, per_byte_s, ..disk() }).is_sound());
+            let cost = ProcessorCost { per_period_s: per_read_s, per_byte_s, processors: 1.0 };
+            assert!(Capacity { processors: Some(cost), ..Capacity::default() }.is_sound());
+        }
         for unsound in [
             of(0.0),
             of(-1e9),
@@ -262,6 +267,7 @@ mod tests {
             work(0.0),
             work(-2.0),
             with(DiskCost { per_read_s: -0.1, ..disk() }),
+            with(DiskCost { per_read_s: -0.1, per_byte_s: 0.2, ..disk() }),
             with(DiskCost { per_byte_s: f64::NAN, ..disk() }),
             with(DiskCost { per_read_s: 0.0, per_byte_s: 0.0, ..disk() }),
             with(DiskCost { read_bytes: 0, ..disk() }),
@@ -272,6 +278,45 @@ mod tests {
         let limit = Share { disk: 1.0, processors: 1.0, network: 1.0 };
         assert_eq!(no_number.above(limit), Some(Resource::Disk));
         assert_eq!(limit.above(limit), None);
+    }
+
+    #[test]
+    fn shares_are_added_and_parted_resource_by_resource() {
+        let of = |disk, processors, network| Share { disk, processors, network };
+        assert_eq!(of(1.0, 2.0, 3.0).plus(of(10.0, 20.0, 30.0)), of(11.0, 22.0, 33.0));
+        for (share, room, parts) in [
+            (of(0.0, 0.0, 0.0), of(0.0, 0.0, 0.0), 1),
+            // Twice the room is two parts, and the least more is three.
+            (of(0.6, 0.1, 0.1), of(0.3, 0.3, 0.3), 2),
+            (of(0.1, 0.601, 0.1), of(0.3, 0.3, 0.3), 3),
+            (of(0.1, 0.1, 0.9), of(0.3, 0.3, 0.1), 9),
+            (of(0.1, 0.0, 0.0), of(0.0, 0.3, 0.3), 0),
+            (of(0.9, 0.1, 0.0), of(0.3, -0.1, 0.3), 0),
+        ] {
+            assert_eq!(share.parts_in(room), parts, "{share:?} in {room:?}");
+        }
+    }
+
+    #[test]
+    fn a_capacity_is_measured_when_disk_and_processors_are() {
+        let cost = ProcessorCost { per_period_s: 1e-4, per_byte_s: 0.0, processors: 1.0 };
+        for (disk, processors) in [(true, true), (true, false), (false, true), (false, false)] {
+            let capacity = Capacity {
+                disk: disk.then(self::disk),
+                processors: processors.then_some(cost),
+                network_bits_per_s: Some(1e9),
+            };
+            assert_eq!(capacity.is_measured(), disk && processors);
+        }
+    }
+
+    #[test]
+    fn a_resource_is_named_as_its_refusals_are_counted() {
+        for (why, name) in super::super::Why::ALL {
+            if let super::super::Why::Full(resource) = why {
+                assert_eq!(resource.name(), name);
+            }
+        }
     }
 
     #[test]

@@ -64,3 +64,18 @@ impl Default for Terms {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_priority_is_found_by_the_name_that_it_is_told_by() {
+        for (name, priority) in
+            [("low", Priority::Low), ("normal", Priority::Normal), ("high", Priority::High)]
+        {
+            assert_eq!((Priority::named(name), priority.name()), (Some(priority), name));
+        }
+        assert_eq!(Priority::named("highest"), None);
+    }
+}
