@@ -38,6 +38,10 @@ const CERTAIN: [&str; 12] = [
     "unconditional_panic",
 ];
 
+/// Error of a match that an arm is missing in. It lies at what is matched, wherever the arm is: all
+/// arms of that match need builds of their own.
+const NOT_EXHAUSTIVE: &str = "E0004";
+
 /// A test program, and the directory where cargo would start it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Program {
@@ -143,22 +147,38 @@ fn blame(message: &Value, files: &BTreeMap<String, Rewritten>, built: &mut Built
     let code = message["code"]["code"].as_str();
     let is_certain = code.is_none_or(|code| CERTAIN.contains(&code)) && !text.contains("arms have");
     let spans = message["spans"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if code == Some(NOT_EXHAUSTIVE) {
+        let places = spans.iter().filter_map(|span| place_of(span, files));
+        built.alone.extend(places.flat_map(|(file, byte)| file.arms_at(byte)));
+        return;
+    }
     for wants_primary in [true, false] {
         let mut is_found = false;
         for span in spans.iter().filter(|span| span["is_primary"] == wants_primary) {
-            let file = span["file_name"].as_str().and_then(|file| files.get(file));
-            let byte = span["byte_start"].as_u64().and_then(|byte| usize::try_from(byte).ok());
-            let (Some(file), Some(byte)) = (file, byte) else { continue };
+            let Some((file, byte)) = place_of(span, files) else { continue };
             let Some(spot) = file.spot_at(byte) else { continue };
             is_found = true;
-            let is_refused = is_certain && wants_primary && spot.part == Part::Mutant;
-            let taken = if is_refused { &mut built.refused } else { &mut built.alone };
-            taken.extend(&spot.mutants);
+            if is_certain && wants_primary && spot.part == Part::Mutant {
+                built.refused.extend(&spot.mutants);
+            } else {
+                built.alone.extend(&spot.mutants);
+            }
         }
         if is_found {
+            // One error may leave open what another one says for certain.
+            built.alone.retain(|mutant| !built.refused.contains(mutant));
             return;
         }
     }
+}
+
+/// The file of a mutant, and the byte in it, that a span of an error begins at.
+fn place_of<'f>(
+    span: &Value,
+    files: &'f BTreeMap<String, Rewritten>,
+) -> Option<(&'f Rewritten, usize)> {
+    let file = files.get(span["file_name"].as_str()?)?;
+    Some((file, usize::try_from(span["byte_start"].as_u64()?).ok()?))
 }
 
 /// The files of the mutants as they are, by their paths below the tree, and the crate's first one.
@@ -241,11 +261,13 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// A file with mutants 0 and 1 at bytes 10 to 40, the own text of 1 at 20 to 30.
+    /// A file with mutants 0 and 1 at bytes 10 to 40, the own text of 1 at 20 to 30, and a match at
+    /// bytes 0 to 60, of which 2 takes an arm away.
     fn files() -> BTreeMap<String, Rewritten> {
         let whole = Spot { range: 10..40, mutants: vec![0, 1], part: Part::Whole };
         let own = Spot { range: 20..30, mutants: vec![1], part: Part::Mutant };
-        let file = Rewritten { text: String::new(), spots: vec![own, whole] };
+        let arm = Spot { range: 0..60, mutants: vec![2], part: Part::Whole };
+        let file = Rewritten { text: String::new(), spots: vec![own, whole], matches: vec![arm] };
         BTreeMap::from([("a.rs".to_owned(), file)])
     }
 
@@ -289,6 +311,18 @@ mod tests {
         }
     }
 
+    /// Case of two errors in one mutant, which was counted twice.
+    #[test]
+    fn a_mutant_that_is_refused_for_certain_needs_no_build_of_its_own() {
+        let mut built = Built::default();
+        for code in ["E0282", "E0277", "E0282"] {
+            let spans = [json!({"file_name": "a.rs", "byte_start": 22, "is_primary": true})];
+            let message = json!({"level": "error", "code": {"code": code}, "spans": spans});
+            blame(&json!({ "message": message }), &files(), &mut built);
+        }
+        assert_eq!((built.refused, built.alone), (BTreeSet::from([1]), BTreeSet::new()));
+    }
+
     #[test]
     fn an_error_of_a_place_takes_out_all_of_its_mutants() {
         assert_eq!(
@@ -304,6 +338,14 @@ mod tests {
             [vec![], vec![1]]
         );
         assert_eq!(taken("error", code("E0277"), "no such bound", &[(50, true)]), NOTHING);
+    }
+
+    /// Case of `match flag { _ if x => .., true => .., false => .. }` in haul-transfer.
+    #[test]
+    fn an_arm_that_is_missed_leaves_the_arms_of_its_match_to_builds_of_their_own() {
+        let text = "non-exhaustive patterns: `true` not covered";
+        assert_eq!(taken("error", code("E0004"), text, &[(3, true)]), [vec![], vec![2]]);
+        assert_eq!(taken("error", code("E0004"), text, &[(70, true)]), NOTHING);
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub enum Part {
 pub struct Rewritten {
     pub text: String,
     pub spots: Vec<Spot>,
+    /// Each match that has arms which are not taken, with their mutants.
+    pub matches: Vec<Spot>,
 }
 
 /// Something that is put in at a byte of the source.
@@ -75,6 +77,8 @@ pub fn rewrite(source: &str, sites: &[Site], first: usize) -> Rewritten {
     let mut rewritten = Rewritten::default();
     let mut starts = vec![0; sites.len()];
     let mut copied = 0;
+    // Bytes of the source, and how many bytes of the new text end there.
+    let mut moved = Vec::new();
     for Insertion { at, site: index, end } in insertions {
         rewritten.text += &source[copied..at];
         copied = at;
@@ -89,9 +93,21 @@ pub fn rewrite(source: &str, sites: &[Site], first: usize) -> Rewritten {
             let mutants = site.texts.iter().map(|(mutant, _)| *mutant).collect();
             rewritten.spots.push(Spot { range, mutants, part: Part::Whole });
         }
+        moved.push((at, rewritten.text.len()));
     }
     rewritten.text += &source[copied..];
+    for site in sites.iter().filter(|site| site.form == Form::Arm) {
+        let range = moved_to(&moved, site.within.start)..moved_to(&moved, site.within.end);
+        let mutants = site.texts.iter().map(|(mutant, _)| *mutant).collect();
+        rewritten.matches.push(Spot { range, mutants, part: Part::Whole });
+    }
     rewritten
+}
+
+/// Place in the new text of a byte of the source, behind all that is put in there.
+fn moved_to(moved: &[(usize, usize)], byte: usize) -> usize {
+    let before = moved.iter().rev().find(|(at, _)| *at <= byte);
+    before.map_or(byte, |(at, end)| end + byte - at)
 }
 
 impl Rewritten {
@@ -132,6 +148,14 @@ impl Rewritten {
     pub fn spot_at(&self, byte: usize) -> Option<&Spot> {
         let around = self.spots.iter().filter(|spot| spot.range.contains(&byte));
         around.min_by_key(|spot| spot.range.len())
+    }
+
+    /// Mutants of the arms of the smallest match around a byte of the new text.
+    pub fn arms_at(&self, byte: usize) -> Vec<usize> {
+        let around = || self.matches.iter().filter(|spot| spot.range.contains(&byte));
+        let smallest = around().map(|spot| spot.range.len()).min();
+        let arms = around().filter(|spot| Some(spot.range.len()) == smallest);
+        arms.flat_map(|spot| spot.mutants.iter().copied()).collect()
     }
 }
 
@@ -298,6 +322,32 @@ mod tests {
         let source = "fn f() { a == b && c }";
         let (text, found, refused) = written(source, &[["BinaryOperator", "&&", "=="]]);
         assert_eq!((text.as_str(), found, refused), (source, 0, 1));
+    }
+
+    #[test]
+    fn a_match_knows_the_mutants_of_its_own_arms() {
+        let source = "fn f() { match !a { true => match b + c { 1 => g(), _ => h() }, \
+                      false if d => i(), false => j() } }";
+        let all = [
+            mutant(source, "UnaryOperator", "!", ""),
+            mutant(source, "MatchArm", "true => match b + c { 1 => g(), _ => h() },", ""),
+            mutant(source, "BinaryOperator", "+", "-"),
+            mutant(source, "MatchArm", "1 => g(),", ""),
+            mutant(source, "MatchArm", "false => j()", ""),
+        ];
+        let all: Vec<(usize, &Mutant)> = all.iter().enumerate().collect();
+        let rewritten = rewrite(source, &sites::find(source, &all).unwrap().sites, 1);
+        let at = |part: &str| rewritten.arms_at(rewritten.text.find(part).unwrap());
+        for (part, arms) in [
+            ("fn f", vec![]),
+            ("!a", vec![1, 4]),
+            ("b + c", vec![3]),
+            ("h()", vec![3]),
+            ("i()", vec![1, 4]),
+            ("j()", vec![1, 4]),
+        ] {
+            assert_eq!(at(part), arms, "{part} in {}", rewritten.text);
+        }
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Site {
     pub form: Form,
     /// Bytes of the expression, or of nothing where text is only put in.
     pub range: Range<usize>,
+    /// Bytes of the match that an arm belongs to; of any other place its own.
+    pub within: Range<usize>,
     /// The mutants, by their places in the list, and the text of each.
     pub texts: Vec<(usize, String)>,
 }
@@ -76,8 +78,19 @@ impl<'t> Finder<'t> {
     }
 
     fn put(&mut self, form: Form, range: Range<usize>, texts: Vec<(usize, String)>) {
+        let within = range.clone();
+        self.put_within(within, form, range, texts);
+    }
+
+    fn put_within(
+        &mut self,
+        within: Range<usize>,
+        form: Form,
+        range: Range<usize>,
+        texts: Vec<(usize, String)>,
+    ) {
         if !texts.is_empty() {
-            self.found.sites.push(Site { form, range, texts });
+            self.found.sites.push(Site { form, range, within, texts });
         }
     }
 
@@ -210,7 +223,8 @@ impl<'ast> Visit<'ast> for Finder<'_> {
                 let deleted = self.take("MatchArm", arm.span(), arm.span());
                 let end = arm.pat.span().byte_range().end;
                 let deleted = deleted.into_iter().map(|(index, _)| (index, String::new()));
-                self.put(Form::Arm, end..end, deleted.collect());
+                let within = expression.span().byte_range();
+                self.put_within(within, Form::Arm, end..end, deleted.collect());
                 continue;
             };
             let texts = self.take("MatchArmGuard", guard.span(), guard.span());
