@@ -150,6 +150,31 @@ mod tests {
     }
 
     #[test]
+    fn of_too_many_holes_the_largest_are_told_in_their_order() {
+        const BLOCK: u64 = 4096;
+        let file = tempfile::tempfile().unwrap();
+        // Holes of one block, and every hundredth of two.
+        let mut at = 0;
+        let mut wanted = Vec::new();
+        for number in 0..limits::HOLES_MAX as u64 + 50 {
+            let blocks = 1 + u64::from(number % 100 == 99);
+            wanted.push(extent(at, blocks * BLOCK));
+            at += blocks * BLOCK;
+            file.write_all_at(&[1; BLOCK as usize], at).unwrap();
+            at += BLOCK;
+        }
+        let found = find(&file, at);
+        if found.is_empty() {
+            return haul_testkit::skip::skip("SEEK_HOLE", "a file system that does not tell");
+        }
+        assert_eq!(found.len(), limits::HOLES_MAX);
+        assert!(found.is_sorted_by_key(|hole| hole.offset_bytes));
+        let large = |holes: &[Extent]| holes.iter().filter(|h| h.len_bytes > BLOCK).count();
+        assert_eq!(large(&found), large(&wanted));
+        assert!(found.iter().all(|hole| wanted.contains(hole)));
+    }
+
+    #[test]
     fn spans_within_holes_are_those_that_hold_nothing_else() {
         let grid = SpanGrid::new((10 << 16) + 5, 64 << 10).unwrap();
         let mut spans = SpanSet::new(grid.count());

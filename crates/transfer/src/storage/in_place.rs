@@ -125,25 +125,35 @@ mod tests {
 
     #[test]
     fn a_file_whose_directory_went_elsewhere_is_not_in_place() {
-        let changes: [fn(&Path); 3] = [
-            |root| fs::rename(root.join("d"), root.join("moved")).unwrap(),
-            |root| {
-                fs::rename(root.join("d"), root.join("moved")).unwrap();
-                fs::create_dir(root.join("d")).unwrap();
-            },
-            |root| {
-                fs::rename(root.join("d"), root.join("moved")).unwrap();
-                std::os::unix::fs::symlink("moved", root.join("d")).unwrap();
-            },
+        let changes: [fn(&Path); 4] = [
+            |_| {},
+            |name| fs::create_dir(name).unwrap(),
+            |name| std::os::unix::fs::symlink("moved", name).unwrap(),
+            |name| fs::write(name, b"a file").unwrap(),
         ];
-        for change in changes {
+        let told = ["No such file", "another directory", "symbolic link", "Not a directory"];
+        for (change, found) in changes.into_iter().zip(told) {
             let directory = tempfile::tempdir().unwrap();
             let (root, target) = named(directory.path());
             target.check_in_place(&mut Looked::below(root.clone())).unwrap();
-            change(directory.path());
+            fs::rename(directory.path().join("d"), directory.path().join("moved")).unwrap();
+            change(&directory.path().join("d"));
             let fault = target.check_in_place(&mut Looked::below(root)).unwrap_err();
             assert!(fault.what.contains("moved or replaced"), "{fault:?}");
+            assert!(fault.found.contains(found), "{fault:?}");
             assert_eq!(fs::read(directory.path().join("moved/x")).unwrap(), b"bytes");
         }
+    }
+
+    /// Case of a lack of descriptors, which says nothing of where a path leads.
+    #[test]
+    fn a_directory_that_cannot_be_looked_at_was_not_moved() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, target) = named(directory.path());
+        let mut looked = Looked::below(root);
+        looked.directories.insert(b"d".to_vec(), Err(Errno::MFILE));
+        let fault = target.check_in_place(&mut looked).unwrap_err();
+        assert!(fault.what.contains("cannot be looked for"), "{fault:?}");
+        assert_eq!(fault.path, b"d/x", "{fault:?}");
     }
 }

@@ -615,6 +615,62 @@ mod tests {
         assert!(told.has_source_device && told.has_target_device && told.durable.count() == 4);
     }
 
+    /// Case of one disk that was mounted again, the source's or the target's.
+    #[test]
+    fn one_other_number_of_a_device_is_confirmed_too() {
+        for moved in [
+            Identity { source_device: 20, ..identity() },
+            Identity { target_device: 40, ..identity() },
+        ] {
+            let file = file_with(&written());
+            let (mut journal, _) = Journal::resume(file.try_clone().unwrap(), &moved).unwrap();
+            journal.confirm(THEN).unwrap();
+            let (_, told) = Journal::resume(file, &moved).unwrap();
+            assert!(told.has_source_device && told.has_target_device);
+        }
+    }
+
+    #[test]
+    fn a_journal_that_is_touched_has_the_time_of_that_moment() {
+        let file = file_with(&written());
+        file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+        let (journal, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
+        let before = std::time::SystemTime::now() - std::time::Duration::from_secs(1);
+        journal.touch();
+        assert!(file.metadata().unwrap().modified().unwrap() > before);
+    }
+
+    #[test]
+    fn spans_that_the_file_does_not_have_make_its_journal_none_and_all_of_them_do_not() {
+        let file = tempfile::tempfile().unwrap();
+        let mut journal = begin(&file);
+        let all = [SpanRange { first: SpanIndex(0), count: 10 }];
+        journal
+            .record(Recorded { spans: &all, digests: &[[1; 16]; 10], values: &[[2; 32]; 10] })
+            .unwrap();
+        let (durable, digests, values) = told(&all_of(&file)).unwrap();
+        assert_eq!((durable.len(), digests.len(), values.len()), (10, 10, 10));
+        for (first, count) in [(0, 11), (10, 1), (u32::MAX, 1)] {
+            let file = file_with(&written());
+            let (mut journal, _) = Journal::resume(file.try_clone().unwrap(), &identity()).unwrap();
+            journal.record(spans(&[SpanRange { first: SpanIndex(first), count }])).unwrap();
+            assert!(Journal::resume(file, &identity()).is_none(), "{count} spans from {first}");
+        }
+    }
+
+    #[test]
+    fn a_journal_of_which_the_disk_gives_only_a_part_is_not_believed() {
+        struct Broken;
+        impl Read for Broken {
+            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+                Err(io::Error::other("the disk gives no more"))
+            }
+        }
+        let bytes = written();
+        assert!(decode(&bytes[..], &identity()).is_some());
+        assert!(decode((&bytes[..]).chain(Broken), &identity()).is_none());
+    }
+
     /// A journal with digests and values of spans 0 to 2, then none of 1, then those of 5 and 7,
     /// then digests alone of 8, of which 7 is lost, as bytes.
     fn with_values() -> Vec<u8> {

@@ -113,3 +113,60 @@ fn locked(name: &[u8]) -> Fault {
         .found("a live one that holds the lock")
         .hint("let that one end, or stop it")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::waited_for::is_waited_for;
+    use rustix::io::{FdFlags, fcntl_getfd};
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt, symlink},
+    };
+
+    #[test]
+    fn a_temporary_is_made_once_and_is_locked_by_who_made_it() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = File::open(place.path()).unwrap();
+        let (file, inode) = create_locked(&directory, b"part").unwrap().expect("it is new");
+        let there = fs::metadata(place.path().join("part")).unwrap();
+        assert_eq!((inode, there.mode() & 0o777), ((there.ino(), there.dev()), 0o600));
+        assert!(create_locked(&directory, b"part").unwrap().is_none(), "it is there");
+        let other = File::open(place.path().join("part")).unwrap();
+        let locked = flock(&other, FlockOperation::NonBlockingLockExclusive);
+        assert_eq!(locked, Err(Errno::WOULDBLOCK));
+        assert!(fcntl_getfd(&file).unwrap().contains(FdFlags::CLOEXEC));
+        drop(file);
+        let file = open_locked(&directory, b"part", b"name").unwrap();
+        assert!(fcntl_getfd(&file).unwrap().contains(FdFlags::CLOEXEC));
+        assert_eq!(file.metadata().unwrap().ino(), there.ino());
+        symlink("part", place.path().join("link")).unwrap();
+        assert!(create_locked(&directory, b"link").unwrap().is_none());
+    }
+
+    /// Case of a session that ends with a long sync, and of one whose peer is silent.
+    #[test]
+    fn a_lock_is_waited_for_longer_where_its_holder_may_be_about_to_let_go() {
+        for is_known_to_end in [true, false] {
+            let place = tempfile::tempdir().unwrap();
+            let directory = File::open(place.path()).unwrap();
+            let (file, inode) = create_locked(&directory, b"part").unwrap().expect("it is new");
+            SESSIONS_ENDING.fetch_add(u32::from(is_known_to_end), Ordering::Relaxed);
+            let holder = thread::spawn(move || {
+                let begun = Instant::now();
+                while begun.elapsed() < LOCK_PATIENCE + Duration::from_millis(700) {
+                    let asks = is_waited_for(!is_known_to_end, |held| {
+                        *held == Held::File(inode.0, inode.1)
+                    });
+                    assert!(asks || begun.elapsed() < LOCK_PATIENCE, "it is waited for");
+                    thread::sleep(LOCK_POLL);
+                }
+                drop(file);
+            });
+            let opened = open_locked(&directory, b"part", b"name");
+            holder.join().unwrap();
+            SESSIONS_ENDING.fetch_sub(u32::from(is_known_to_end), Ordering::Relaxed);
+            assert!(opened.is_ok(), "{is_known_to_end}: {opened:?}");
+        }
+    }
+}

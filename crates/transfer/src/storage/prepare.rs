@@ -434,4 +434,68 @@ mod tests {
             assert!(there & !(mode | 0o700) == 0 && there & 0o700 == 0o700, "{name}: {there:o}");
         }
     }
+
+    /// The place of a session below a directory.
+    fn below(directory: &std::path::Path, options: FileOptions) -> TargetPlace {
+        let root = Root::open(directory).unwrap();
+        TargetPlace::resolve(&root, b"", PathMeans::Directory, options).unwrap()
+    }
+
+    fn prepare(place: &TargetPlace, offer: &FileOffer) -> Result<Prepared, Fault> {
+        place.prepare(offer, 64 << 10, Digest::AesGmac, &mut Fresh::default())
+    }
+
+    fn ready(prepared: Prepared) -> Box<TargetFile> {
+        let Prepared::Ready { target, .. } = prepared else { panic!("it is to be received") };
+        target
+    }
+
+    fn offer(name: &str, kind: FileKind, size_bytes: u64) -> FileOffer {
+        FileOffer { name: name.into(), kind, size_bytes, mode: 0o755, ..FileOffer::default() }
+    }
+
+    #[test]
+    fn in_a_hidden_directory_only_a_sync_is_wanted_for_what_has_one_span() {
+        let place = tempfile::tempdir().unwrap();
+        let session = below(place.path(), FileOptions::default());
+        let is_light = |name, kind, size_bytes| {
+            ready(prepare(&session, &offer(name, kind, size_bytes)).unwrap()).is_light()
+        };
+        assert!(is_light("tree", FileKind::Directory, 0), "it is hidden from now on");
+        assert!(is_light("tree/small", FileKind::Regular, 64 << 10));
+        assert!(!is_light("tree/large", FileKind::Regular, (64 << 10) + 1));
+        assert!(!is_light("tree/late", FileKind::Regular, 1), "the large one is to be seen");
+        assert!(!is_light("beside", FileKind::Regular, 1));
+    }
+
+    #[test]
+    fn what_is_only_measured_is_written_where_it_has_several_spans_and_never_named() {
+        let place = tempfile::tempdir().unwrap();
+        let options = FileOptions { discard: true, ..FileOptions::default() };
+        let session = below(place.path(), options);
+        let shape = |size_bytes| {
+            ready(prepare(&session, &offer("x", FileKind::Regular, size_bytes)).unwrap()).shape
+        };
+        assert!(matches!(shape(64 << 10), Shape::Whole { naming: Naming::Never, .. }));
+        assert!(matches!(shape((64 << 10) + 1), Shape::Regular(_)));
+        let growing = FileOffer { growth: Growth::Growing, ..offer("x", FileKind::Regular, 9) };
+        let refused = prepare(&session, &growing);
+        assert_eq!(refused.err().map(|fault| fault.code), Some(FaultCode::ProtocolViolation));
+    }
+
+    /// Case of a name that somebody gives to a FIFO just before it is opened.
+    #[test]
+    fn a_comparison_never_waits_for_somebody_to_write_to_a_pipe() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("x"), [7; 9]).unwrap();
+        let options = FileOptions { compare_content: true, ..FileOptions::default() };
+        let session = below(place.path(), options);
+        let prepared = prepare(&session, &offer("x", FileKind::Regular, 9)).unwrap();
+        let Prepared::Compare(open) = prepared else { panic!("its size is the same") };
+        std::fs::remove_file(place.path().join("x")).unwrap();
+        let directory = std::fs::File::open(place.path()).unwrap();
+        let fifo = rustix::fs::FileType::Fifo;
+        rustix::fs::mknodat(&directory, "x", fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let _ = open();
+    }
 }
