@@ -22,6 +22,10 @@ const FIRST_TRY_S: f64 = 0.25;
 /// below: the mutant made it run in a circle, which is noticed.
 const TIMES_MAX: f64 = 5.0;
 const TRY_MIN: Duration = Duration::from_secs(10);
+/// Seconds from which on the tests of a try run beside each other: such tests mostly wait, for a
+/// clock, a disk or a rate.
+const LONG_TRY_S: f64 = 1.0;
+const LONG_TRY_THREADS: usize = 4;
 /// Time for a test without a mutant.
 const BASELINE_MAX: Duration = Duration::from_secs(120);
 /// Interval between looks at whether a test program has ended.
@@ -84,7 +88,7 @@ pub fn baseline(program: &Program, name: &str, scratch: &Scratch) -> Result<Case
     for _ in 0..2 {
         scratch.clear();
         let started = Instant::now();
-        let mut command = command_of(program, &names, &scratch.0);
+        let mut command = command_of(program, &names, 1, &scratch.0);
         command.env("HAUL_MUTANTS_MET", &told);
         let (ended, said) = wait(command, BASELINE_MAX)?;
         let seconds = started.elapsed().as_secs_f64();
@@ -108,7 +112,7 @@ pub fn is_noticed(number: usize, cases: &[&Case], scratch: &Scratch) -> Result<b
             programs.entry(&case.program).or_default().push(&case.name);
         }
         for (program, names) in programs {
-            let mut command = command_of(program, &names, &scratch.0);
+            let mut command = command_of(program, &names, threads_for(seconds), &scratch.0);
             command.env("HAUL_MUTANT", number.to_string());
             if wait(command, bound)?.0 != Ended::Passed {
                 scratch.clear();
@@ -142,10 +146,16 @@ fn tries<'a>(cases: &[&'a Case]) -> Vec<Vec<&'a Case>> {
     tries
 }
 
-fn command_of(program: &Program, names: &[&str], scratch: &Path) -> Command {
+/// Number of tests of a try that run at a time.
+fn threads_for(seconds: f64) -> usize {
+    if seconds > LONG_TRY_S { LONG_TRY_THREADS } else { 1 }
+}
+
+fn command_of(program: &Program, names: &[&str], threads: usize, scratch: &Path) -> Command {
     let mut command = tool::within_memory(&program.directory, &program.path);
-    // One after the other: the one that fails ends the program, and two programs run at a time.
-    command.args(["--exact", "--test-threads=1"]).args(names);
+    // Quick ones one after the other: the one that fails ends the program, and a program runs on
+    // each processor.
+    command.args(["--exact", &format!("--test-threads={threads}")]).args(names);
     command.env("CARGO_MANIFEST_DIR", &program.directory).env("TMPDIR", scratch);
     tool::set_fate(&mut command);
     command
@@ -226,6 +236,11 @@ mod tests {
         let names = |one: &Vec<&Case>| one.iter().map(|case| case.name.clone()).collect();
         let tries: Vec<Vec<String>> = tries(&cases).iter().map(names).collect();
         assert_eq!(tries, [vec!["a", "b"], vec!["c"], vec!["slow"]]);
+    }
+
+    #[test]
+    fn only_tests_that_take_long_run_beside_each_other() {
+        assert_eq!([0.1, 1.0, 1.1].map(threads_for), [1, 1, LONG_TRY_THREADS]);
     }
 
     #[test]
