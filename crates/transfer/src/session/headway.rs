@@ -518,4 +518,136 @@ mod tests {
         assert!(headway.is_over(now));
         assert_eq!(headway.cause(), None, "one cut may have been an outage");
     }
+
+    /// A cut of a stream that had no work, beside one at work since then.
+    fn idle_beside(oldest_at_work: Option<Instant>) -> Cut {
+        Cut { at_work: false, oldest_at_work, ..nothing() }
+    }
+
+    #[test]
+    fn a_stream_without_work_counts_only_when_no_other_has_lived_since_nothing_broke() {
+        let (begun, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        let at = |tenths: u32| begun + Duration::from_millis(100) * tenths;
+        let next = headway.stream_cut(at(0), &idle_beside(Some(begun)));
+        assert_eq!((next, headway.left(at(0))), (Next::Reopen(REOPEN_IDLE_DELAY), None));
+        let first = Next::Reopen(REOPEN_DELAY);
+        assert_eq!(headway.stream_cut(at(10), &idle_beside(None)), first, "nobody works");
+        assert_eq!(headway.left(at(10)), Some(RETRY));
+        let next = headway.stream_cut(at(20), &idle_beside(Some(at(10))));
+        assert_eq!(next, Next::Reopen(REOPEN_IDLE_DELAY), "it is as old as the break");
+        let next = headway.stream_cut(at(30), &idle_beside(Some(at(11))));
+        assert_eq!(next, Next::Reopen(REOPEN_DELAY * 2), "it may be cut like all before it");
+        let next = headway.stream_cut(at(40), &Cut { at_work: true, ..idle_beside(Some(begun)) });
+        assert_eq!(next, Next::Reopen(REOPEN_DELAY * 3), "its span has to come again");
+    }
+
+    #[test]
+    fn a_session_in_which_an_old_stream_still_works_is_not_ended_for_the_others() {
+        let (begun, headway) = (Instant::now(), Headway::new(RETRY * 9, SPAN));
+        let cut_in = |round: u32, oldest_at_work| {
+            let cut = Cut { oldest_at_work, ..nothing() };
+            headway.stream_cut(begun + ROUND * 2 * round, &cut)
+        };
+        for round in 1..=ROUNDS_MAX {
+            assert_eq!(cut_in(round, None), Next::Reopen(REOPEN_DELAY * round));
+        }
+        let longest = Next::Reopen(REOPEN_DELAY * ROUNDS_MAX);
+        assert_eq!(cut_in(ROUNDS_MAX + 1, Some(begun)), longest);
+        assert_eq!(cut_in(ROUNDS_MAX + 2, Some(begun + RETRY)), Next::EndSession);
+    }
+
+    #[test]
+    fn what_breaks_within_the_time_of_a_round_is_one_round() {
+        let (now, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        let moment = Duration::from_nanos(1);
+        let rounds = [(now, 1), (now + ROUND, 1), (now + ROUND + moment, 2)];
+        for (at, round) in rounds {
+            assert_eq!(headway.stream_cut(at, &nothing()), Next::Reopen(REOPEN_DELAY * round));
+        }
+    }
+
+    /// An idle connection that comes with the preface and a header alone has carried nothing.
+    #[test]
+    fn what_a_connection_carried_is_payload_and_the_time_to_its_last_byte() {
+        let (begun, lived) = (Instant::now(), Duration::from_secs(7));
+        let of = |bytes_acked, bytes_received, moved_at| {
+            let tcp = haul_sys::TcpInfo { bytes_acked, bytes_received, ..Default::default() };
+            let opened_at = Some(begun);
+            Carried::of(&StreamFigures { tcp, opened_at, moved_at, ..StreamFigures::default() })
+        };
+        let (preface, header) = (PREFACE_BYTES as u64, HEADER_BYTES as u64);
+        let sent = Carried { payload_bytes: 700, lived };
+        assert_eq!(of(1 + preface + header + 700, 0, Some(begun + lived)), sent);
+        let received = Carried { payload_bytes: 500, lived };
+        assert_eq!(of(1 + preface, header + 500, Some(begun + lived)), received);
+        assert_eq!(of(1 + preface + header, 0, None), Carried::default());
+    }
+
+    #[test]
+    fn the_wait_for_the_first_session_takes_as_long_as_for_any_other() {
+        let (now, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        headway.begin_waiting(now);
+        let moment = Duration::from_nanos(1);
+        assert!(!headway.is_over(now + RETRY - moment) && headway.is_over(now + RETRY));
+        headway.end_waiting();
+        assert!(!headway.is_over(now + RETRY));
+        assert_eq!((headway.left(now), headway.outages()), (None, 0));
+    }
+
+    #[test]
+    fn another_session_begins_at_nothing_verified_and_at_no_rounds() {
+        let (now, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        headway.verified(5);
+        headway.stream_cut(now, &nothing());
+        headway.begin_session(now);
+        let first = Next::Reopen(REOPEN_DELAY);
+        assert_eq!(headway.stream_cut(now, &nothing()), first, "a round of its own");
+        headway.verified(1);
+        assert_eq!(headway.left(now), None, "what it verified is progress");
+    }
+
+    #[test]
+    fn a_path_on_which_half_the_time_has_passed_gets_the_smallest_spans_at_once() {
+        let moment = Duration::from_nanos(1);
+        for (after, next) in [(RETRY / 2 - moment, SPAN / 8), (RETRY / 2, 64 << 10)] {
+            let (now, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+            for round in 0..3 {
+                headway.stream_cut(now + ROUND * 2 * round, &cut(1 << 20, 0));
+            }
+            assert_eq!(headway.smaller_span_bytes(), None);
+            assert_eq!(headway.session_lost(now + after), Some((SPAN, next)));
+            assert_eq!(headway.smaller_span_bytes(), Some(next));
+        }
+    }
+
+    #[test]
+    fn one_cut_within_a_span_is_no_reason_for_smaller_ones_before_half_the_time_has_passed() {
+        let (now, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        headway.stream_cut(now, &cut(1 << 20, 0));
+        let before = now + RETRY / 2 - Duration::from_nanos(1);
+        assert_eq!(headway.stream_cut(before, &nothing()), Next::Reopen(REOPEN_DELAY * 2));
+        assert_eq!(headway.session_lost(before), None);
+        assert_eq!(headway.stream_cut(now + RETRY / 2, &nothing()), Next::EndSession);
+    }
+
+    #[test]
+    fn the_time_that_connections_lived_since_the_first_cut_is_taken_off() {
+        let (now, headway) = (Instant::now(), Headway::new(RETRY, SPAN));
+        let second = |seconds: u64| now + Duration::from_secs(seconds);
+        let passed = |seconds: u64| RETRY - headway.left(second(seconds)).expect("it runs");
+        headway.stream_cut(second(0), &cut(300, 10));
+        assert_eq!(passed(5), Duration::from_secs(5), "what was before the first cut");
+        headway.stream_cut(second(12), &cut(900, 10));
+        assert_eq!(passed(12), Duration::from_secs(2));
+        assert_eq!(headway.cause(), None, "two may have been outages");
+        headway.stream_cut(second(23), &cut(600, 10));
+        assert_eq!(passed(23), Duration::from_secs(3));
+        let cause = Cause { connections: 3, span_bytes: SPAN, carried_bytes: 900 };
+        assert_eq!(headway.cause(), Some(cause));
+        let stall = Duration::from_secs(30);
+        let stalls = [23, 29, 39].map(|at| headway.stall_after(second(at), stall).as_secs());
+        assert_eq!(stalls, [17, 11, 2], "no longer than there is time, and long enough for a try");
+        headway.verified(1);
+        assert_eq!(headway.stall_after(second(39), stall), stall);
+    }
 }

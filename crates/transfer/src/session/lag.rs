@@ -72,4 +72,36 @@ mod tests {
             (Some(lag(9)), Some(0))
         );
     }
+
+    #[test]
+    fn more_files_than_are_told_of_hide_none_that_is_known() {
+        let mut meter = LagMeter::default();
+        let lag = |number: usize, bytes| {
+            let path = Name(number.to_string().into_bytes());
+            Lag { path, bytes, seconds: 1.0 }
+        };
+        assert_eq!(meter.end(b"1"), None, "none was ever seen");
+        (0..=FILES_MAX).for_each(|number| meter.see(lag(number, number as u64)));
+        assert_eq!(meter.largest, Some(lag(FILES_MAX - 1, FILES_MAX as u64 - 1)));
+        meter.see(lag(7, 1 << 20));
+        meter.end(b"8");
+        meter.see(lag(FILES_MAX, 9));
+        let begun = Instant::now();
+        assert!(meter.take(begun).is_empty());
+        let told = meter.take(begun + TELL_EVERY);
+        assert_eq!(told.len(), FILES_MAX);
+        let bytes_of = |number| {
+            told.iter().find(|told| told.path == lag(number, 0).path).map(|told| told.bytes)
+        };
+        assert_eq!([7, 8, FILES_MAX].map(bytes_of), [Some(1 << 20), None, Some(9)]);
+    }
+
+    #[test]
+    fn the_first_of_two_that_lag_as_far_is_the_largest() {
+        let mut meter = LagMeter::default();
+        let lag = |name: &[u8]| Lag { path: Name(name.to_vec()), bytes: 9, seconds: 1.0 };
+        [lag(b"a"), lag(b"b")].into_iter().for_each(|lag| meter.see(lag));
+        assert_eq!(meter.largest, Some(lag(b"a")));
+        assert_eq!(meter.end(b"b"), Some(Lag { bytes: 0, seconds: 0.0, ..lag(b"b") }));
+    }
 }

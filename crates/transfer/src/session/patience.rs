@@ -108,4 +108,53 @@ mod tests {
             |seconds| with_client.check(begun + stall * seconds, || (1, Some(Awaited::Offer)));
         assert!(check(2).is_ok() && check(300).is_ok() && check(400).is_err());
     }
+
+    /// Runs a check this long after the last change.
+    fn check(patience: &mut Patience, at: Duration, awaited: Awaited) -> Result<(), Fault> {
+        let begun = patience.since;
+        patience.check(begun + at, || (1, Some(awaited)))
+    }
+
+    #[test]
+    fn a_peer_has_the_whole_of_its_time_and_more_of_it_where_a_disk_has_its_part() {
+        let stall = Duration::from_secs(2);
+        for (awaited, is_quick, stalls) in [
+            (Awaited::Offer, true, STALLS_MAX),
+            (Awaited::Answer, true, STALLS_MAX),
+            (Awaited::StreamEnd, true, STALLS_MAX),
+            (Awaited::Goodbye, true, STALLS_MAX),
+            (Awaited::Settlement, true, STALLS_MAX_LONG),
+            (Awaited::Confirmation, true, STALLS_MAX_LONG),
+            (Awaited::Offer, false, STALLS_MAX_LONG),
+            (Awaited::Goodbye, false, STALLS_MAX_LONG),
+        ] {
+            let mut patience = Patience::new(is_quick, stall);
+            // What is due is seen first here: the time runs from now on.
+            check(&mut patience, stall, awaited).unwrap();
+            check(&mut patience, stall * stalls, awaited).unwrap();
+            let fault = check(&mut patience, stall * stalls + LOOK_EVERY_MAX, awaited);
+            assert_eq!(fault.unwrap_err().code, FaultCode::Stalled, "{awaited:?}");
+        }
+    }
+
+    /// Each look goes through the open files.
+    #[test]
+    fn nothing_is_looked_at_more_often_than_once_a_second_or_stall_timeout() {
+        for (stall_ms, every_ms) in [(200, 200), (60_000, 1000)] {
+            let mut patience = Patience::new(true, Duration::from_millis(stall_ms));
+            let begun = patience.looked_at;
+            let mut looks = |at: Duration| {
+                let mut looks = 0;
+                let look = || {
+                    looks += 1;
+                    (1, None)
+                };
+                patience.check(begun + at, look).unwrap();
+                looks
+            };
+            let (every, moment) = (Duration::from_millis(every_ms), Duration::from_nanos(1));
+            let looked = [every - moment, every, every * 2 - moment, every * 2].map(&mut looks);
+            assert_eq!(looked, [0, 1, 0, 1]);
+        }
+    }
 }

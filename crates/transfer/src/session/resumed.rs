@@ -55,4 +55,21 @@ mod tests {
         taken_up.file_ended(&mut tally, FileId(2), true);
         assert_eq!((tally.resumed_bytes, tally.hole_bytes), (7, 0));
     }
+
+    #[test]
+    fn a_file_is_kept_as_long_as_it_is_open_and_has_any() {
+        for (resumed, holes) in [(7, 0), (0, 7), (3, 4)] {
+            let (mut tally, mut taken_up) = (Tally::default(), TakenUpBytes::default());
+            taken_up.add(&mut tally, Some(FileId(1)), resumed, holes);
+            taken_up.add(&mut tally, Some(FileId(1)), resumed, holes);
+            taken_up.add(&mut tally, None, 100, 200);
+            taken_up.add(&mut tally, Some(FileId(2)), 0, 0);
+            assert_eq!(taken_up.files.len(), 1, "of the others nothing can be taken off");
+            let counted = (tally.resumed_bytes, tally.hole_bytes);
+            assert_eq!(counted, (100 + 2 * resumed, 200 + 2 * holes));
+            taken_up.file_ended(&mut tally, FileId(1), true);
+            assert_eq!((tally.resumed_bytes, tally.hole_bytes), (100, 200));
+            assert!(taken_up.files.is_empty());
+        }
+    }
 }

@@ -502,6 +502,17 @@ mod tests {
         };
         let (open_ns, stages) = sender_stages(&now);
         assert!(open_ns >= 6000 * MS && of(&stages, Stage::SourceDisk) >= 5000);
+        let unused = StreamFigures { in_span: false, unread_bytes: 9, ..now.clone() };
+        assert!(of(&sender_stages(&unused).1, Stage::Idle) >= 5000);
+        assert!(of(&receiver_stages(&unused).1, Stage::Idle) >= 5000);
+        let ended = StreamFigures { is_open: false, ..now.clone() };
+        assert_eq!(sender_stages(&ended).0, 1000 * MS, "what has ended takes no more time");
+        for figures in [&now, &unused, &StreamFigures { unread_bytes: 9, ..now.clone() }] {
+            for (open_ns, stages) in [sender_stages(figures), receiver_stages(figures)] {
+                let sum: u64 = stages.iter().map(|(_, ns)| ns).sum();
+                assert!(open_ns < 600_000 * MS && open_ns.abs_diff(sum) < MS, "{stages:?}");
+            }
+        }
         let (_, stages) = sender_stages(&StreamFigures { wire_holds: true, ..now.clone() });
         let wire = [Stage::SendCongestionWindow, Stage::SendApplication];
         assert!(wire.iter().map(|stage| of(&stages, *stage)).sum::<u64>() >= 5000);
@@ -521,5 +532,192 @@ mod tests {
         assert_eq!(since(&figures(10, 7), &figures(4, 5)), figures(6, 2));
         assert_eq!(since(&figures(10, 3), &figures(4, 5)), figures(6, 0));
         assert_eq!(since(&figures(10, 3), &Figures::default()), figures(10, 3));
+    }
+
+    fn in_ms(stages: &[(Stage, u64)]) -> Vec<(Stage, u64)> {
+        // The shares are floating-point numbers.
+        stages.iter().map(|(stage, ns)| (*stage, (ns + MS / 2) / MS)).collect()
+    }
+
+    /// A sender that computes 350 ms, 250 of them digests, waits 50 ms for a processor, and has
+    /// files opened for 100 ms between the engine's calls.
+    #[test]
+    fn processor_time_and_run_queue_go_off_disk_and_wire_by_their_shares() {
+        let times = StageTimes {
+            source_ns: 200 * MS,
+            digest_ns: 250 * MS,
+            send_ns: 300 * MS,
+            ..StageTimes::default()
+        };
+        let mut figures = stream(350, 50, times);
+        (figures.idle_ns, figures.held_ns) = (150 * MS, 125 * MS);
+        figures.tcp =
+            TcpInfo { rwnd_limited_us: 60_000, sndbuf_limited_us: 20_000, ..TcpInfo::default() };
+        let (open_ns, stages) = sender_stages(&figures);
+        assert_eq!(open_ns, 1000 * MS);
+        assert_eq!(
+            in_ms(&stages),
+            [
+                (Stage::SourceDisk, 225),
+                (Stage::Digest, 250),
+                (Stage::SendApplication, 100),
+                (Stage::SendCongestionWindow, 45),
+                (Stage::SendReceiverWindow, 60),
+                (Stage::SendBuffer, 20),
+                (Stage::Idle, 150),
+                (Stage::Processor, 100),
+                (Stage::RunQueue, 50),
+            ]
+        );
+    }
+
+    /// A receiver that waits 150 ms for headers, which is a part of its receiving, and makes small
+    /// files for 150 ms between the engine's calls.
+    #[test]
+    fn the_stages_of_a_receiver_add_up_to_its_open_time() {
+        let times = StageTimes {
+            receive_ns: 400 * MS,
+            digest_ns: 250 * MS,
+            target_ns: 200 * MS,
+            ..StageTimes::default()
+        };
+        let figures = StreamFigures { idle_ns: 150 * MS, ..stream(350, 50, times) };
+        let (open_ns, stages) = receiver_stages(&figures);
+        assert_eq!(open_ns, 1000 * MS);
+        assert_eq!(
+            in_ms(&stages),
+            [
+                (Stage::Receive, 170),
+                (Stage::Idle, 150),
+                (Stage::Digest, 250),
+                (Stage::TargetDisk, 280),
+                (Stage::Processor, 100),
+                (Stage::RunQueue, 50),
+            ]
+        );
+    }
+
+    /// The digest's wall time is 300 ms longer than its thread computed: first the run queue's
+    /// delay explains it, then the disk.
+    #[test]
+    fn a_digest_that_waits_for_a_processor_leaves_only_the_rest_of_the_delay_to_other_calls() {
+        for (run_queue_ms, disk_ms, wire_ms) in [(150, 400, 200), (350, 222, 178)] {
+            let times = StageTimes {
+                source_ns: 250 * MS,
+                digest_ns: 500 * MS,
+                send_ns: 200 * MS,
+                ..StageTimes::default()
+            };
+            let figures = StreamFigures { idle_ns: 50 * MS, ..stream(200, run_queue_ms, times) };
+            let (_, stages) = sender_stages(&figures);
+            let stages = in_ms(&stages);
+            let of = |stage| stages.iter().find(|(of, _)| *of == stage).map(|(_, ms)| *ms);
+            assert_eq!(of(Stage::SourceDisk), Some(disk_ms));
+            assert_eq!(of(Stage::SendApplication), Some(wire_ms));
+            assert_eq!(of(Stage::Digest), Some(200));
+        }
+    }
+
+    #[test]
+    fn a_limit_begins_at_its_share_of_the_time() {
+        let mut figures = stream(0, 0, StageTimes::default());
+        figures.tcp =
+            TcpInfo { rwnd_limited_us: 50_000, sndbuf_limited_us: 500_000, ..TcpInfo::default() };
+        figures.is_paced = true;
+        assert_eq!(limited_ns(&figures, 1650 * MS), (50 * MS, 1600 * MS), "a third: it follows");
+        assert_eq!(limited_ns(&figures, 1653 * MS), (50 * MS, 500 * MS), "less than a third");
+        (figures.held_ns, figures.queue_held_ns) = (1000 * MS, 500 * MS);
+        assert_eq!(limited_ns(&figures, 1000 * MS), (50 * MS, 950 * MS), "half of it in a queue");
+        figures.queue_held_ns += 1;
+        assert_eq!(limited_ns(&figures, 1000 * MS), (0, 0), "more than half");
+    }
+
+    /// A stream that was open for half of the longest's time says nothing of the others' waits.
+    #[test]
+    fn a_report_has_the_waits_at_work_and_figures_have_all() {
+        let waited = |wall_ms: u64, idle_ms: u64| {
+            let send_ns = (wall_ms - idle_ms) * MS;
+            let times = StageTimes { send_ns, ..StageTimes::default() };
+            let (wall_ns, idle_ns) = (wall_ms * MS, idle_ms * MS);
+            StreamFigures { wall_ns, idle_ns, held_ns: send_ns, ..stream(0, 0, times) }
+        };
+        let idle_and_open = |figures: &Figures| {
+            let idle = figures.stages.iter().find(|time| time.stage == Stage::Idle);
+            (idle.map(|time| time.ns / MS), figures.streams_ns / MS)
+        };
+        let streams = [waited(500, 0), waited(1000, 500)];
+        assert_eq!(idle_and_open(&at_work(&streams, sender_stages)), (Some(500), 1500));
+        let streams = [waited(501, 0), waited(1000, 500)];
+        assert_eq!(idle_and_open(&at_work(&streams, sender_stages)), (Some(0), 1001));
+        assert_eq!(idle_and_open(&added(&streams, sender_stages)), (Some(500), 1501));
+    }
+
+    #[test]
+    fn a_sides_report_is_the_sum_of_its_streams_and_the_mean_of_their_round_trips() {
+        let of = |by: u32, engine| StreamFigures {
+            cpu_ns: u64::from(by) * 100,
+            copied_bytes: u64::from(by) * 10,
+            engines: vec![engine, "read-write"],
+            tcp: TcpInfo {
+                rtt_us: by,
+                total_retransmits: by,
+                bytes_sent: u64::from(by) * 1000,
+                bytes_retransmitted: u64::from(by) * 7,
+                ..TcpInfo::default()
+            },
+            ..StreamFigures::default()
+        };
+        let figures = |ns| Figures { streams_ns: ns, stages: vec![] };
+        let stages = vec![StageTime { stage: Stage::Sync, ns: 9 }];
+        let at_work = Figures { streams_ns: 6, stages: stages.clone() };
+        let streams = vec![of(2, "splice"), of(4, "sendfile")];
+        let part = || Part {
+            figures: figures(8),
+            at_work: at_work.clone(),
+            cpu_ns: 30,
+            streams: streams.clone(),
+        };
+        assert_eq!(part().figures(), figures(8));
+        let report = part().report("asked for".into());
+        assert!((1 << 20..1 << 40).contains(&report.max_rss_bytes), "{}", report.max_rss_bytes);
+        let expected = SideReport {
+            cpu_ns: 630,
+            max_rss_bytes: report.max_rss_bytes,
+            copied_bytes: 60,
+            retransmits: 6,
+            engine: "read-write+sendfile+splice".into(),
+            because: "asked for".into(),
+            stages,
+            threads: 2,
+            streams_ns: 6,
+            sent_bytes: 6000,
+            resent_bytes: 42,
+            rtt_us: 3,
+            ..SideReport::default()
+        };
+        assert_eq!(report, expected);
+    }
+
+    #[test]
+    fn costs_are_those_of_a_gigabyte_and_none_where_nothing_moved() {
+        let report = SideReport { cpu_ns: 3_000_000_000, max_rss_bytes: 7, ..Default::default() };
+        let costs = |moved_bytes| {
+            let costs = costs(&report, moved_bytes);
+            (costs.cpu_s_per_gb, costs.max_rss_bytes)
+        };
+        assert_eq!([costs(2_500_000_000), costs(0)], [(1.2, 7), (0.0, 7)]);
+    }
+
+    #[test]
+    fn figures_of_another_side_are_added_by_stage_whatever_it_says() {
+        let time = |stage, ns| StageTime { stage, ns };
+        let mut all = Figures { streams_ns: 5, stages: vec![time(Stage::Sync, 3)] };
+        let stages = vec![time(Stage::Digest, 4), time(Stage::Sync, 10)];
+        added_up(&mut all, &Figures { streams_ns: 20, stages });
+        let stages = vec![time(Stage::Sync, 13), time(Stage::Digest, 4)];
+        assert_eq!(all, Figures { streams_ns: 25, stages });
+        let stages = vec![time(Stage::Sync, u64::MAX)];
+        added_up(&mut all, &Figures { streams_ns: u64::MAX, stages });
+        assert_eq!((all.streams_ns, all.stages[0].ns), (u64::MAX, u64::MAX));
     }
 }

@@ -150,3 +150,87 @@ impl Tally {
 fn one_if_directory(offer: &message::FileOffer) -> u64 {
     u64::from(offer.kind == message::FileKind::Directory)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_protocol::message::{FileKind, FileOffer};
+
+    fn offer(kind: FileKind, size_bytes: u64) -> FileOffer {
+        FileOffer { kind, size_bytes, ..FileOffer::default() }
+    }
+
+    /// Counts after two files, of 10 and of 5 bytes, and a directory took a step.
+    fn of_three(step: impl Fn(&mut Tally, &FileOffer)) -> Tally {
+        let mut tally = Tally::default();
+        for (kind, size_bytes) in
+            [(FileKind::Regular, 10), (FileKind::Directory, 0), (FileKind::Regular, 5)]
+        {
+            step(&mut tally, &offer(kind, size_bytes));
+        }
+        tally
+    }
+
+    #[test]
+    fn each_step_of_an_entry_counts_it_and_its_bytes_and_directories_apart() {
+        let offered = of_three(Tally::offered);
+        let (files, directories) = (offered.offered_files, offered.offered_directories);
+        assert_eq!((files, directories, offered.offered_bytes), (3, 1, 15));
+        assert_eq!(offered.files_total(), 2);
+        let done = of_three(Tally::done);
+        let counts = FileCounts { done: 2, done_directories: 1, ..FileCounts::default() };
+        assert_eq!((done.done_bytes, done.counts()), (15, counts));
+        let skipped = of_three(Tally::skipped);
+        let counts = FileCounts { skipped: 2, skipped_directories: 1, ..FileCounts::default() };
+        assert_eq!((skipped.skipped_bytes, skipped.counts()), (15, counts));
+        let failed = of_three(Tally::failed);
+        let counts = FileCounts { failed: 3, ..FileCounts::default() };
+        assert_eq!((failed.failed_directories, failed.counts()), (1, counts));
+        let planned = of_three(|tally, offer| tally.plan(offer, offer.size_bytes == 5));
+        let counts = FileCounts { planned: 2, planned_directories: 1, ..FileCounts::default() };
+        assert_eq!((planned.planned_bytes, planned.counts()), (15, counts));
+        assert_eq!(planned.replaced_files, 1, "the others are new");
+    }
+
+    #[test]
+    fn an_offer_that_comes_again_counts_once() {
+        let mut tally = of_three(Tally::offered);
+        tally.forget_offer(&offer(FileKind::Regular, 5));
+        tally.forget_offer(&offer(FileKind::Directory, 0));
+        let counts = |tally: &Tally| (tally.offered_files, tally.offered_directories);
+        assert_eq!((counts(&tally), tally.offered_bytes), ((1, 0), 10));
+        // The file of 10 bytes has grown to 14.
+        tally.offered(&offer(FileKind::Regular, 14));
+        tally.is_another_round(10);
+        assert_eq!((counts(&tally), tally.offered_bytes), ((1, 0), 14));
+    }
+
+    #[test]
+    fn a_session_has_settled_what_it_did_and_skipped_and_failed_but_no_directory() {
+        let tally = Tally {
+            offered_files: 30,
+            offered_directories: 6,
+            done_files: 5,
+            done_directories: 2,
+            skipped_files: 6,
+            skipped_directories: 1,
+            failed_files: 9,
+            failed_directories: 2,
+            ..Tally::default()
+        };
+        assert_eq!((tally.settled_files(), tally.files_total()), (15, 24));
+    }
+
+    #[test]
+    fn bytes_of_earlier_runs_are_there_before_and_are_no_headway() {
+        let tally = Tally {
+            resumed_bytes: 100,
+            skipped_bytes: 20,
+            hole_bytes: 3,
+            verified_bytes: 4000,
+            done_files: 50,
+            ..Tally::default()
+        };
+        assert_eq!((tally.there_before(), tally.headway()), (123, 4050));
+    }
+}
