@@ -25,6 +25,8 @@ mod stage;
 mod stages_in_order;
 mod start;
 pub(crate) mod target_check;
+#[cfg(test)]
+mod without_peer;
 
 use super::{
     growth::growth,

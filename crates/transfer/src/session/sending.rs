@@ -25,6 +25,8 @@ mod stage;
 mod stages_in_order;
 mod start;
 mod watching;
+#[cfg(test)]
+mod without_peer;
 
 use super::{
     patience::Patience,

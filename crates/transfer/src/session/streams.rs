@@ -271,6 +271,21 @@ impl StreamSetup {
         if self.content { digest.with_content() } else { digest }
     }
 
+    /// Set-up of a session without a peer, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_nobody() -> Self {
+        Self {
+            keys: Arc::new(SessionKeys::from_exporter(&[7; crate::digest::EXPORTED_BYTES])),
+            session: [7; 16],
+            digest: message::Digest::AesGmac,
+            content: false,
+            host: Arc::default(),
+            congestion: CongestionChoice { control: None, because: String::new() },
+            pacing_bytes_per_s: None,
+            buffer_bytes_max: 1 << 20,
+        }
+    }
+
     /// Whether this side looks at every byte that it moves.
     #[must_use]
     pub fn sees_bytes(&self) -> bool {

@@ -259,4 +259,86 @@ mod tests {
         // Nobody has said when it was written: after the round before was offered.
         assert!(lag.bytes == 11 && lag.seconds >= 0.03, "{lag:?}");
     }
+
+    fn named(name: &str, size_bytes: u64) -> FileOffer {
+        FileOffer { name: name.as_bytes().to_vec(), ..offer(size_bytes) }
+    }
+
+    #[test]
+    fn a_file_is_of_the_session_if_no_earlier_run_left_any_of_it() {
+        let (mut growing, mut tally) = (Growing::default(), Tally::default());
+        for (name, there) in [("fresh", 0), ("resumed", 1)] {
+            let offer = named(name, SPAN * 2);
+            growing.offered(&offer, &mut tally);
+            assert!(!growing.is_of_session(name.as_bytes()), "nobody has looked yet");
+            growing.begins(&offer, SPAN, &first_spans(SPAN * 2, there), b"");
+        }
+        let of_session =
+            ["fresh", "resumed", "other"].map(|it| growing.is_of_session(it.as_bytes()));
+        assert_eq!(of_session, [true, false, false]);
+    }
+
+    #[test]
+    fn a_file_whose_end_was_told_is_forgotten_and_every_other_is_left_over() {
+        let (mut growing, mut tally) = (Growing::default(), Tally::default());
+        ["a", "b", "c"].iter().for_each(|name| growing.offered(&named(name, 1), &mut tally));
+        assert_eq!([b"b", b"b", b"x"].map(|name| growing.ended(name)), [true, false, false]);
+        assert_eq!(growing.take_unended(), [b"a", b"c"]);
+        assert!(growing.take_unended().is_empty());
+    }
+
+    #[test]
+    fn of_more_files_than_are_counted_the_first_one_counts_anew() {
+        let (mut growing, mut tally) = (Growing::default(), Tally::default());
+        let mut offered = |numbers: std::ops::RangeInclusive<usize>| {
+            for number in numbers {
+                growing.offered(&named(&format!("{number:05}"), 1), &mut tally);
+            }
+            (growing.files.len(), tally.offered_files)
+        };
+        let most = FILES_MAX as u64;
+        assert_eq!(offered(1..=FILES_MAX), (FILES_MAX, most));
+        assert_eq!(offered(1..=FILES_MAX), (FILES_MAX, most), "all of them are known");
+        assert_eq!(offered(FILES_MAX + 1..=FILES_MAX + 1), (FILES_MAX, most + 1));
+        assert_eq!(offered(2..=FILES_MAX), (FILES_MAX, most + 1), "the first was forgotten");
+    }
+
+    /// Bytes that each file lags when so many became durable since, by name.
+    fn lags(growing: &mut Growing, durable_since: u64) -> Vec<(String, u64, f64)> {
+        growing.lag = LagMeter::default();
+        let now = Instant::now() + std::time::Duration::from_secs(10);
+        growing.look(now, || durable_since);
+        assert!(growing.lag.take(now).is_empty());
+        let told = growing.lag.take(now + std::time::Duration::from_secs(1));
+        told.into_iter().map(|lag| (lag.path.to_string(), lag.bytes, lag.seconds)).collect()
+    }
+
+    #[test]
+    fn a_file_lags_by_what_is_neither_there_nor_came_since() {
+        let (mut growing, mut tally) = (Growing::default(), Tally::default());
+        growing.offered(&named("x", SPAN * 7), &mut tally);
+        growing.begins(&named("x", SPAN * 7), SPAN, &first_spans(SPAN * 7, 3), b"");
+        let spans = |told: Vec<(String, u64, f64)>| {
+            told.into_iter().map(|(name, bytes, _)| (name, bytes / SPAN)).collect::<Vec<_>>()
+        };
+        let of = |name: &str, spans| (name.to_owned(), spans);
+        assert_eq!(spans(lags(&mut growing, 0)), [of("x", 4)]);
+        assert_eq!(spans(lags(&mut growing, SPAN)), [of("x", 3)]);
+        assert_eq!(lags(&mut growing, SPAN * 4), [("x".to_owned(), 0, 0.0)]);
+        assert!(lags(&mut growing, SPAN)[0].2 >= 10.0);
+        // Of two nobody knows whose came.
+        growing.offered(&named("y", SPAN * 2), &mut tally);
+        growing.begins(&named("y", SPAN * 2), SPAN, &first_spans(SPAN * 2, 0), b"");
+        assert_eq!(spans(lags(&mut growing, SPAN)), [of("x", 4), of("y", 2)]);
+        growing.given_up(b"x");
+        assert_eq!(spans(lags(&mut growing, SPAN)), [of("y", 1)]);
+        growing.settled(&named("y", SPAN * 2), None);
+        assert!(lags(&mut growing, SPAN).is_empty());
+        // What is settled is there, also where a span of it comes again.
+        growing.begins(&named("x", SPAN * 7), SPAN, &first_spans(SPAN * 7, 7), b"");
+        growing.settled(&named("x", SPAN * 7), None);
+        growing.offered(&named("x", SPAN * 9), &mut tally);
+        growing.begins(&named("x", SPAN * 9), SPAN, &first_spans(SPAN * 9, 6), b"");
+        assert_eq!(spans(lags(&mut growing, 0)), [of("x", 2)]);
+    }
 }

@@ -223,3 +223,127 @@ fn sweep(mirror: &Mirror, shared: &Shared, streams: &Streams) {
     shared.is_over.store(true, Ordering::SeqCst);
     streams.wake();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{file_options::FileOptions, session::receiving::without_peer};
+    use haul_protocol::Message;
+    use std::{
+        fs,
+        path::Path,
+        time::{Duration, Instant},
+    };
+
+    fn removing(directory: &Path) -> (TargetPlace, Removing) {
+        let removal = Some(Removal { names_max: None, of_base: true });
+        let file_options = FileOptions { removal, ..FileOptions::default() };
+        let place = without_peer::place(directory, file_options);
+        let streams = Streams::new(crate::transport::waker::Waker::new().unwrap());
+        let removing = Removing::new(&place, streams).expect("a removal is asked for");
+        (place, removing)
+    }
+
+    /// Sizes of the messages with names that went, and what went wrong.
+    struct Told {
+        batches: Vec<usize>,
+        problems: Vec<String>,
+        removed_files: u64,
+    }
+
+    fn finish(place: TargetPlace, removing: &mut Removing, failed_files: u64) -> Told {
+        let (mut problems, mut removed) = (Vec::new(), 0);
+        let mut hear = |event| match event {
+            Event::Error(problem) => problems.push(problem.to_string()),
+            Event::File(file) if file.status == crate::file_status::FileStatus::Removed => {
+                removed += 1;
+            }
+            other => panic!("{other:?}"),
+        };
+        let mut context = without_peer::begin(place, &mut hear).context;
+        context.tally.failed_files = failed_files;
+        let end = Message::OffersEnd(Default::default());
+        lock(&context.shared.machine).handle(end).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !removing.finish(&mut context) {
+            assert!(Instant::now() < deadline, "no end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        removing.stop();
+        assert!(removing.thread.is_none() && removing.shared.ending.load(Ordering::SeqCst));
+        let mut machine = lock(&context.shared.machine);
+        let batch = |message| match message {
+            Message::Removed(names) => Some(names.names.len()),
+            _ => None,
+        };
+        let messages = std::iter::from_fn(|| machine.poll_message());
+        let batches = messages.filter_map(batch).collect();
+        drop(machine);
+        let removed_files = context.tally.removed_files;
+        drop(context);
+        assert_eq!(removed, removed_files, "each is told");
+        Told { batches, problems, removed_files }
+    }
+
+    #[test]
+    fn names_that_go_are_told_in_messages_of_limited_length() {
+        // With the directory's it has 256 bytes.
+        let long = "n".repeat(247);
+        for (count, name, batches) in [
+            (REMOVED_MAX + 9, "", &[REMOVED_MAX, 9][..]),
+            // As many as fit into the bytes, and the one that is too many.
+            (1500, &long, &[BATCH_BYTES_MAX / 256 + 1, 475]),
+            (0, "", &[]),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let tree = directory.path().join("tree");
+            fs::create_dir(&tree).unwrap();
+            (0..count).for_each(|number| {
+                fs::write(tree.join(format!("{name}{number:04}")), "").unwrap();
+            });
+            fs::write(tree.join("kept"), "").unwrap();
+            let (place, mut removing) = removing(directory.path());
+            ["tree", "tree/kept"].iter().for_each(|name| removing.keep(name.as_bytes()));
+            let told = finish(place, &mut removing, 0);
+            assert_eq!((&told.batches[..], &told.problems[..]), (batches, &[][..]));
+            assert_eq!(told.removed_files, count as u64);
+            assert_eq!(haul_testkit::tree::names(&tree).unwrap(), [Path::new("kept")]);
+        }
+    }
+
+    #[test]
+    fn nothing_goes_where_something_failed_but_by_what_is_in_its_way() {
+        for (failed_files, in_the_way, goes) in [(1, 0, false), (1, 1, true), (2, 1, false)] {
+            let directory = tempfile::tempdir().unwrap();
+            fs::write(directory.path().join("gone"), "").unwrap();
+            let (place, mut removing) = removing(directory.path());
+            (0..in_the_way).for_each(|_| removing.gives_way(b"other"));
+            let told = finish(place, &mut removing, failed_files);
+            assert_eq!(told.removed_files, u64::from(goes), "{:?}", told.problems);
+            assert_eq!(directory.path().join("gone").exists(), !goes);
+            assert_eq!(told.problems.len(), usize::from(!goes));
+            assert!(told.problems.iter().all(|it| it.contains("nothing was removed")));
+        }
+    }
+
+    #[test]
+    fn no_more_directories_give_way_than_may() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, mut removing) = removing(directory.path());
+        for number in 0..=GIVING_WAY_MAX {
+            removing.gives_way(number.to_string().as_bytes());
+        }
+        assert_eq!(removing.giving_way.len(), GIVING_WAY_MAX);
+    }
+
+    #[test]
+    fn the_first_name_tells_what_the_source_calls_the_component_that_is_renamed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (_, mut removing) = removing(directory.path());
+        removing.keep(b"tree/leaf");
+        assert_eq!(removing.renamed_from, None, "it keeps its name");
+        removing.rename = Some(b"new".to_vec());
+        ["tree/leaf", "other"].iter().for_each(|name| removing.keep(name.as_bytes()));
+        assert_eq!(removing.renamed_from.as_deref(), Some(&b"tree"[..]));
+    }
+}

@@ -58,6 +58,7 @@ impl Stage for Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{events::Event, file_options::FileOptions, session::receiving::without_peer};
 
     #[test]
     fn files_that_do_not_fit_together_are_told_once_and_a_single_one_by_its_own_fault() {
@@ -70,5 +71,37 @@ mod tests {
         assert_eq!((single.needs(0), single.needs(500)), (None, None), "a directory needs none");
         let mut unknown = Room::default();
         assert_eq!((unknown.needs(u64::MAX), unknown.needs(u64::MAX)), (None, None));
+    }
+
+    #[test]
+    fn an_empty_file_makes_no_second_one() {
+        let mut room = Room { free_bytes: Some(100), ..Room::default() };
+        assert_eq!([room.needs(500), room.needs(0)], [None, None]);
+        assert_eq!(room.needs(1), Some((501, 100)));
+    }
+
+    #[test]
+    fn free_space_is_looked_at_before_the_first_file_and_a_lack_of_it_told_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut told = Vec::new();
+        let mut hear = |event| told.push(event);
+        let place = without_peer::place(directory.path(), FileOptions::default());
+        let mut context = without_peer::begin(place, &mut hear).context;
+        let mut room = Room::default();
+        let offer = |kind| FileOffer { kind, ..FileOffer::default() };
+        room.offered(&offer(FileKind::Directory), &mut context);
+        assert_eq!(room.free_bytes, None, "a directory takes none");
+        room.offered(&offer(FileKind::Regular), &mut context);
+        assert!(room.free_bytes.is_some_and(|free| free > 0), "{room:?}");
+        room.free_bytes = Some(7);
+        room.offered(&offer(FileKind::Regular), &mut context);
+        assert_eq!(room.free_bytes, Some(7), "files that came first have taken some by now");
+        [7, 1, 1].into_iter().for_each(|bytes| room.count(bytes, &mut context));
+        drop(context);
+        let [Event::Fallback { from_to, why, .. }] = &told[..] else { panic!("{told:?}") };
+        assert!(
+            from_to == "free space" && why.contains("needs 8 bytes, and 7 bytes are free"),
+            "{why}"
+        );
     }
 }

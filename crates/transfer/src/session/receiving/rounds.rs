@@ -148,3 +148,152 @@ impl Stage for Rounds {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        session::receiving::{context::OpenFile, without_peer},
+        storage::target_place::TargetPlace,
+    };
+    use haul_protocol::{SpanGrid, SpanIndex};
+    use std::time::Duration;
+
+    const SPAN: u64 = 64 << 10;
+
+    fn offer(size_bytes: u64, growth: Growth) -> FileOffer {
+        FileOffer { name: b"x".to_vec(), size_bytes, growth, ..FileOffer::default() }
+    }
+
+    fn first_spans(size_bytes: u64, count: u32) -> SpanSet {
+        let mut set = SpanSet::new(SpanGrid::new(size_bytes, SPAN).unwrap().count());
+        (0..count).for_each(|span| {
+            set.insert(SpanIndex(span));
+        });
+        set
+    }
+
+    /// Runs a test of rounds in a session, and returns what it told.
+    fn told(test: impl FnOnce(&mut Rounds, &mut Context<'_>)) -> Vec<Event> {
+        let mut told = Vec::new();
+        let mut hear = |event| told.push(event);
+        let mut context = without_peer::begin(TargetPlace::Null, &mut hear).context;
+        test(&mut Rounds::default(), &mut context);
+        drop(context);
+        told
+    }
+
+    fn open(context: &mut Context<'_>, file: u32, offer: FileOffer) {
+        context.open.insert(FileId(file), OpenFile { offer, stored_as: None, pass: None });
+    }
+
+    #[test]
+    fn bytes_of_a_round_that_come_again_are_taken_off_those_of_their_run() {
+        let told = told(|rounds, context| {
+            let first = offer(SPAN * 5 / 2, Growth::Growing);
+            rounds.offered(&first, context);
+            rounds.begins(&first, SPAN, &first_spans(SPAN * 5 / 2, 1), b"", context);
+            assert_eq!((context.tally.resumed_bytes, context.tally.span_bytes), (SPAN, SPAN));
+            assert!(!rounds.is_of_session(b"x"), "an earlier run left a part of it");
+            open(context, 1, first);
+            assert!(rounds.is_settled(FileId(1), context));
+            context.shared.verified_bytes.store(SPAN * 4, Ordering::Relaxed);
+            // All of it comes again: the span of the earlier run, and one and a half of this one.
+            let second = offer(SPAN * 4, Growth::Growing);
+            rounds.offered(&second, context);
+            rounds.begins(&second, SPAN, &first_spans(SPAN * 4, 0), b"", context);
+            let verified_bytes = context.shared.verified_bytes.load(Ordering::Relaxed);
+            assert_eq!((context.tally.resumed_bytes, verified_bytes), (0, SPAN * 5 / 2));
+            assert_eq!((context.tally.offered_files, context.tally.offered_bytes), (1, SPAN * 4));
+        });
+        assert!(matches!(&told[..], [Event::Resume { bytes: SPAN, .. }]), "{told:?}");
+    }
+
+    #[test]
+    fn a_round_is_settled_and_the_end_of_a_file_is_not() {
+        told(|rounds, context| {
+            let fresh = offer(SPAN, Growth::Growing);
+            rounds.offered(&fresh, context);
+            rounds.begins(&fresh, SPAN, &first_spans(SPAN, 0), b"", context);
+            assert!(rounds.is_of_session(b"x") && !rounds.is_of_session(b"y"));
+            assert!(!rounds.is_settled(FileId(1), context), "it is not open");
+            for growth in [Growth::Grown, Growth::NotGrowing] {
+                open(context, 1, offer(SPAN, growth));
+                assert!(!rounds.is_settled(FileId(1), context));
+                assert!(context.open.contains_key(&FileId(1)));
+            }
+            open(context, 1, fresh);
+            assert!(context.progress_at.is_some());
+            assert!(rounds.is_settled(FileId(1), context));
+            // What the sender is told next is not older than this.
+            assert!(context.open.is_empty() && context.progress_at.is_none());
+        });
+    }
+
+    fn lags(told: &[Event]) -> Vec<u64> {
+        let lag = |event: &Event| match event {
+            Event::Lag(lag) => lag.bytes,
+            other => panic!("{other:?}"),
+        };
+        told.iter().map(lag).collect()
+    }
+
+    #[test]
+    fn the_lag_is_told_each_second_of_a_round_and_at_the_end_it_is_none() {
+        let told = told(|rounds, context| {
+            let now = Instant::now();
+            let seconds = |seconds| now + Duration::from_secs(seconds);
+            assert_eq!(rounds.largest_lag(), None);
+            let of = |growth| offer(SPAN * 2, growth);
+            // One that does not grow is none of this stage's.
+            rounds.offered(&of(Growth::NotGrowing), context);
+            assert_eq!(context.tally.offered_files, 0);
+            rounds.offered(&of(Growth::Growing), context);
+            rounds.begins(&of(Growth::Growing), SPAN, &first_spans(SPAN * 2, 0), b"", context);
+            rounds.tick(seconds(0), context);
+            rounds.tick(seconds(1), context);
+            assert_eq!(rounds.largest_lag().map(|lag| lag.bytes), Some(SPAN * 2));
+            rounds.given_up(b"x");
+            rounds.tick(seconds(2), context);
+            rounds.begins(&of(Growth::Growing), SPAN, &first_spans(SPAN * 2, 0), b"", context);
+            context.finishing = true;
+            rounds.tick(seconds(3), context);
+            context.finishing = false;
+            let settled = |growth, status| Settled {
+                file: FileId(1),
+                offer: of(growth),
+                stored_as: None,
+                status,
+                fault: None,
+                content: None,
+            };
+            rounds.settled(&mut settled(Growth::NotGrowing, FileStatus::Done), context);
+            rounds.settled(&mut settled(Growth::Growing, FileStatus::Skipped), context);
+            rounds.tick(seconds(4), context);
+            rounds.settled(&mut settled(Growth::Grown, FileStatus::Done), context);
+            assert!(rounds.finish(context), "its end was told");
+        });
+        assert_eq!(lags(&told), [SPAN * 2, 0, 0], "of a round, its settling, the end");
+    }
+
+    #[test]
+    fn a_file_that_grows_fails_with_its_source_and_without_an_end() {
+        let told = told(|rounds, context| {
+            for name in ["x", "y"] {
+                let name = name.as_bytes().to_vec();
+                rounds.offered(&FileOffer { name, ..offer(1, Growth::Growing) }, context);
+            }
+            rounds.source_failed(b"other", context);
+            rounds.source_failed(b"x", context);
+            assert_eq!(context.tally.failed_files, 0, "the notice of it counts");
+            assert!(rounds.finish(context));
+            assert_eq!(context.tally.failed_files, 1);
+        });
+        let [Event::File(x), Event::Error(_), Event::File(y)] = &told[..] else {
+            panic!("{told:?}")
+        };
+        let of = |file: &FileEnded| (file.path.0.clone(), file.status.clone());
+        assert_eq!(of(x), (b"x".to_vec(), FileStatus::Failed));
+        assert_eq!(of(y), (b"y".to_vec(), FileStatus::Failed));
+    }
+}

@@ -106,3 +106,76 @@ impl Context<'_> {
         self.tell(event);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::sending::without_peer;
+    use haul_protocol::{
+        Message,
+        message::{FaultCode, Side},
+    };
+
+    fn fault(path: &str) -> Fault {
+        Fault::new(FaultCode::NotPermitted, Side::Source, "cannot be read").at(path)
+    }
+
+    /// Tells of faults and takes what both sides' users hear of them: events here, notices there.
+    fn told(watch: bool, tell: impl FnOnce(&mut Context<'_>)) -> (Vec<String>, Vec<String>, Tally) {
+        let mut file_options = FileOptions::default();
+        file_options.recording.watch = watch;
+        let mut here = Vec::new();
+        let mut hear = |event| match event {
+            Event::Error(problem) => here.push(format!("failed {}", problem.what)),
+            Event::LeftOut(problem) => here.push(format!("left out {}", problem.what)),
+            other => here.push(format!("{other:?}")),
+        };
+        let mut context = without_peer::begin(file_options, &mut hear).context;
+        tell(&mut context);
+        let mut machine = lock(&context.shared.machine);
+        let notices = std::iter::from_fn(|| machine.poll_message()).map(|message| match message {
+            Message::Notice(message::Notice { fault: Some(fault), .. }) => {
+                String::from_utf8(fault.path).expect("a name")
+            }
+            other => panic!("{other:?}"),
+        });
+        let notices = notices.collect();
+        drop(machine);
+        let tally = std::mem::take(&mut context.tally);
+        drop(context);
+        (here, notices, tally)
+    }
+
+    #[test]
+    fn what_cannot_be_offered_is_told_to_both_sides_and_the_first_is_kept() {
+        let (here, notices, tally) = told(false, |context| {
+            ["a", "b", "b"].iter().for_each(|path| context.not_offered(fault(path)));
+        });
+        assert_eq!((here.len(), &notices[..]), (3, &["a", "b", "b"].map(String::from)[..]));
+        assert!(here.iter().all(|told| told.starts_with("failed")), "{here:?}");
+        assert_eq!((tally.failed_files, tally.left_out_files), (3, 0));
+        assert_eq!(tally.first_problem.map(|first| first.to_string().contains('a')), Some(true));
+    }
+
+    #[test]
+    fn a_watch_tells_of_each_source_once() {
+        let (here, notices, tally) = told(true, |context| {
+            for path in ["a", "b", "a"] {
+                context.not_offered(fault(path));
+                context.left_out(fault(&format!("fifo-{path}")));
+            }
+        });
+        assert_eq!(notices, ["a", "fifo-a", "b", "fifo-b"]);
+        assert_eq!((here.len(), tally.failed_files, tally.left_out_files), (4, 2, 2));
+        assert!(here[1].starts_with("left out"), "{here:?}");
+    }
+
+    #[test]
+    fn a_refusal_ends_the_session_with_its_fault() {
+        let (here, notices, _) = told(false, |context| {
+            context.refuse(fault("x"));
+            assert!(matches!(&context.ended, Some(SessionEnd::Refused(why)) if *why == fault("x")));
+        });
+        assert_eq!((here, notices), (Vec::new(), Vec::new()), "the session's end tells it");
+    }
+}

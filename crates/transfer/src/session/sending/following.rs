@@ -582,3 +582,6 @@ fn age_of((seconds, nanoseconds): (i64, u32)) -> Duration {
     let written = SystemTime::UNIX_EPOCH + Duration::new(seconds, nanoseconds);
     SystemTime::now().duration_since(written).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;

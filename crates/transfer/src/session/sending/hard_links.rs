@@ -226,4 +226,118 @@ mod tests {
         assert_eq!(ready[0].offer.kind, FileKind::Regular);
         assert_eq!(offer(&mut links, 1, entry("c", 1, 3)), FileKind::Regular);
     }
+
+    #[test]
+    fn inodes_of_two_file_systems_are_two_files() {
+        let mut links = HardLinks::new(true);
+        offer(&mut links, 0, entry("a", 1, 2));
+        let mut other = entry("b", 1, 2);
+        other.offer.device = 9;
+        assert_eq!(offer(&mut links, 1, other), FileKind::Regular);
+        let mut device = entry("c", 3, 2);
+        device.offer.kind = FileKind::Symlink;
+        assert_eq!(offer(&mut links, 2, device.clone()), FileKind::Symlink);
+        assert_eq!(offer(&mut links, 3, device), FileKind::Symlink, "each goes as it is");
+        assert_eq!(links.under_way.len(), 2);
+    }
+
+    #[test]
+    fn a_first_name_that_is_offered_under_another_number_settles_under_that() {
+        let mut links = HardLinks::new(true);
+        offer(&mut links, 0, entry("a", 1, 3));
+        assert!(links.meet(entry("b", 1, 3)).is_none() && links.meet(entry("c", 1, 3)).is_none());
+        links.offered_again(FileId(0), FileId(7));
+        links.offered_again(FileId(5), FileId(6));
+        assert!(links.first_settled(FileId(0), true).is_empty());
+        assert!(links.first_settled(FileId(6), true).is_empty());
+        assert_eq!(links.first_settled(FileId(7), true).len(), 2);
+        assert!(!links.keeps_some() && links.inodes.is_empty(), "no name is left");
+    }
+
+    #[test]
+    fn of_more_inodes_than_are_kept_track_of_each_name_is_a_file() {
+        let mut links = HardLinks::new(true);
+        for inode in 0..=INODES_MAX as u64 {
+            offer(&mut links, 0, entry("a", inode, 2));
+        }
+        assert!(links.meet(entry("b", INODES_MAX as u64 - 1, 2)).is_none());
+        assert!(links.meet(entry("b", INODES_MAX as u64, 2)).is_some());
+    }
+
+    #[test]
+    fn the_walk_waits_while_too_many_names_wait_for_their_first() {
+        let mut links = HardLinks::new(true);
+        offer(&mut links, 0, entry("a", 1, u64::MAX));
+        for _ in 0..WAITING_MAX {
+            assert!(!links.is_full());
+            assert!(links.meet(entry("b", 1, u64::MAX)).is_none());
+        }
+        assert!(links.is_full());
+        links.first_settled(FileId(0), true);
+        assert!(!links.is_full());
+    }
+
+    fn found(entry: Box<SourceEntry>) -> Found {
+        Found { entry, is_complete: false, now: std::time::Instant::now() }
+    }
+
+    fn settled(file: u32, entry: SourceEntry, step: NextStep) -> Settled {
+        let (content, stored_as, is_told) = (None, None, true);
+        let now = std::time::Instant::now();
+        Settled { file: FileId(file), entry, step, content, stored_as, is_told, now }
+    }
+
+    fn ends(result: haul_protocol::file_life::EndResult) -> NextStep {
+        NextStep::Ends(haul_protocol::file_life::FileEnd { result, frees_source: false })
+    }
+
+    /// Kinds of the entries that a stage has asked to offer, by name.
+    fn to_offer(context: &mut Context<'_>) -> Vec<(String, FileKind)> {
+        let waiting = context.to_offer.drain(..).map(|to_offer| to_offer.entry.offer);
+        waiting.map(|it| (String::from_utf8(it.name).unwrap(), it.kind)).collect()
+    }
+
+    #[test]
+    fn links_wait_in_a_session_until_their_file_is_in_place() {
+        use crate::{file_options::FileOptions, session::sending::without_peer::begin};
+        use haul_protocol::file_life::EndResult;
+        let mut hear = |_| {};
+        let mut context = begin(FileOptions::default(), &mut hear).context;
+        let context = &mut context;
+        let mut links = HardLinks::new(true);
+        let first = *links.met(found(entry("a", 1, 3)), context).unwrap().entry;
+        let offered = |file, before| Offered { file: FileId(file), entry: &first, before };
+        links.offered(&offered(0, None), context);
+        assert!(links.met(found(entry("b", 1, 3)), context).is_none());
+        links.offered(&offered(1, Some(FileId(0))), context);
+        links.settled(&mut settled(0, first.clone(), ends(EndResult::Done)), context);
+        assert_eq!(to_offer(context), [], "it has another number by now");
+        links.settled(&mut settled(1, first.clone(), NextStep::NextRound), context);
+        assert_eq!(to_offer(context), [], "it is not settled");
+        links.settled(&mut settled(1, first.clone(), ends(EndResult::Done)), context);
+        assert_eq!(to_offer(context), [("b".to_owned(), FileKind::HardLink)]);
+        let link = *links.met(found(entry("c", 1, 3)), context).unwrap().entry;
+        assert_eq!(link.offer.kind, FileKind::HardLink);
+        links.settled(&mut settled(2, link, NextStep::OfferAsFile), context);
+        assert_eq!(to_offer(context), [("c".to_owned(), FileKind::Regular)]);
+    }
+
+    #[test]
+    fn where_links_are_not_kept_and_of_files_that_grow_each_name_is_a_file() {
+        use crate::{file_options::FileOptions, session::sending::without_peer::begin};
+        let mut hear = |_| {};
+        let mut context = begin(FileOptions::default(), &mut hear).context;
+        for (keeps_links, growth) in [(false, Growth::NotGrowing), (true, Growth::Growing)] {
+            let mut links = HardLinks::new(keeps_links);
+            let mut entry = entry("a", 1, 2);
+            entry.offer.growth = growth;
+            for file in 0..2 {
+                let met = links.met(found(entry.clone()), &mut context).expect("it goes on");
+                assert_eq!(met.entry.offer.kind, FileKind::Regular);
+                let offered = Offered { file: FileId(file), entry: &entry, before: None };
+                links.offered(&offered, &mut context);
+            }
+            assert!(links.inodes.is_empty());
+        }
+    }
 }

@@ -221,4 +221,96 @@ mod tests {
         assert!(!removed(&mut Moving::default(), &entries[2]));
         assert_eq!(fs::read_to_string(&path).unwrap(), "precious");
     }
+
+    /// A name of an inode with several, of which no file is.
+    fn name_of(name_bytes: usize, inode: u64, links: u64) -> SourceEntry {
+        use crate::storage::source::Location;
+        use haul_protocol::message::FileOffer;
+        let (name, kind) = (vec![b'n'; name_bytes], FileKind::Regular);
+        let offer = FileOffer { name, inode, kind, ..FileOffer::default() };
+        SourceEntry { offer, location: Location::Zero, links, size_bytes: 0, is_moved: true }
+    }
+
+    /// Bytes of a name that is gathered with so many bytes.
+    fn gathered_bytes(bytes: usize) -> usize {
+        bytes - size_of::<SourceEntry>()
+    }
+
+    #[test]
+    fn names_beyond_the_memory_of_those_that_wait_go_by_themselves() {
+        let mut moved = Moving::default();
+        let (half, rest) = (GATHERED_BYTES_MAX / 2, GATHERED_BYTES_MAX / 4);
+        let mut gather = |bytes: usize, inode, links| {
+            moved.gather(name_of(gathered_bytes(bytes), inode, links)).len()
+        };
+        assert_eq!(gather(half, 1, 2), 0);
+        assert_eq!(gather(half + 1, 2, 2), 1, "one byte too many");
+        assert_eq!(gather(half, 3, 2), 0, "it fits exactly");
+        assert_eq!(gather(1000, 1, 2), 1, "its own inode has no room either");
+        assert_eq!(moved.take_gathered().len(), 2);
+        let mut gather = |bytes: usize, inode, links| {
+            moved.gather(name_of(gathered_bytes(bytes), inode, links)).len()
+        };
+        assert_eq!([gather(rest, 4, 2), gather(rest, 5, 1), gather(rest, 4, 2)], [0, 1, 2]);
+        assert_eq!([gather(half, 6, 3), gather(half, 6, 3)], [0, 0], "all of the room is back");
+    }
+
+    #[test]
+    fn directories_beyond_their_memory_stay() {
+        for (second, kept) in [(DIRECTORY_BYTES_MAX / 2 - 1, 2), (DIRECTORY_BYTES_MAX / 2, 1)] {
+            let mut moved = Moving::default();
+            moved.wait_until_empty(name_of(DIRECTORY_BYTES_MAX / 2, 1, 1));
+            moved.wait_until_empty(name_of(second, 2, 1));
+            moved.wait_until_empty(name_of(100, 3, 1));
+            let inodes: Vec<_> = moved.take_directories().map(|it| it.offer.inode).collect();
+            assert_eq!(inodes, [2, 1][2 - kept..], "the deepest first");
+        }
+    }
+
+    /// Settles every entry of a tree, and says which are left and what was told.
+    fn settle_tree(
+        dry_run: bool,
+        frees_source: bool,
+    ) -> (Vec<String>, crate::session::tally::Tally) {
+        use crate::{file_options::FileOptions, session::sending::without_peer};
+        use haul_protocol::{
+            FileId,
+            file_life::{EndResult, FileEnd, NextStep},
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let tree = directory.path().join("tree");
+        fs::create_dir_all(tree.join("leaf")).unwrap();
+        fs::create_dir(tree.join("left")).unwrap();
+        listed(&tree.join("leaf"));
+        let mut hear = |_| {};
+        let file_options = FileOptions { dry_run, ..FileOptions::default() };
+        let mut context = without_peer::begin(file_options, &mut hear).context;
+        let mut moved = Moving::default();
+        let entries = without_peer::entries(&tree);
+        // Made by somebody else meanwhile.
+        fs::write(tree.join("left/file"), "new").unwrap();
+        for entry in entries {
+            let end = FileEnd { result: EndResult::Done, frees_source };
+            let (content, stored_as, is_told) = (None, None, true);
+            let (file, step, now) = (FileId(0), NextStep::Ends(end), std::time::Instant::now());
+            let mut settled = Settled { file, entry, step, content, stored_as, is_told, now };
+            moved.settled(&mut settled, &mut context);
+        }
+        moved.remove_rest(&mut context);
+        let tally = std::mem::take(&mut context.tally);
+        drop(context);
+        let names = haul_testkit::tree::names(&tree).unwrap();
+        (names.iter().map(|name| name.display().to_string()).collect(), tally)
+    }
+
+    #[test]
+    fn a_move_removes_what_is_free_and_no_directory_in_which_something_is_left() {
+        let (left, tally) = settle_tree(false, true);
+        assert_eq!(left, ["left", "left/file"]);
+        assert_eq!((tally.sources_removed, tally.failed_files), (3, 0));
+        let (left, tally) = settle_tree(false, false);
+        assert_eq!((left.len(), tally.sources_removed), (6, 0), "nothing is free");
+        let (left, tally) = settle_tree(true, true);
+        assert_eq!((left.len(), tally.sources_removed), (6, 3), "a dry run");
+    }
 }
