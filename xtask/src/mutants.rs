@@ -117,7 +117,7 @@ fn run_sample(
         return Ok(Outcome::InOrder);
     }
     println!("mutants: a test was weakened: these were killed when their file was last through.");
-    println!("mutants: again: cargo xtask mutants --sample {count} --seed {seed}");
+    println!("mutants: again: cargo xtask mutants {}", request.again(count, seed));
     Ok(Outcome::NotInOrder)
 }
 

@@ -49,6 +49,12 @@ impl Request {
         Ok(request)
     }
 
+    /// Words that draw the same mutants once more.
+    pub fn again(&self, sample: usize, seed: u64) -> String {
+        let files = self.files.iter().map(|file| format!(" --file {file}"));
+        format!("--sample {sample} --seed {seed}{}", files.collect::<String>())
+    }
+
     /// Whether mutants of the file at `path` are asked for.
     pub fn takes(&self, path: &str) -> bool {
         self.files.is_empty() || self.files.iter().any(|part| path.contains(part.as_str()))
@@ -74,6 +80,14 @@ mod tests {
         assert!(request.takes("crates/protocol/src/frame.rs"));
         assert!(request.takes("crates/protocol/src/span.rs"));
         assert!(!request.takes("crates/protocol/src/sender.rs"));
+    }
+
+    #[test]
+    fn the_words_of_a_sample_draw_it_again() {
+        let words = ["--sample", "5", "--seed", "7", "--file", "span", "--file", "frame"];
+        let request = Request::read(&words).unwrap();
+        assert_eq!(request.again(5, 7), words.join(" "));
+        assert_eq!(Request::of_minutes(2).again(60, 1), "--sample 60 --seed 1");
     }
 
     #[test]
