@@ -64,6 +64,8 @@ pub struct Target {
     pub measure: Measure,
     pub needs: String,
     pub found: Option<f64>,
+    /// The value of the bare floor; `None` where that is what is measured against.
+    pub of_floor: Option<f64>,
     /// Whether it was met; `None` where it was not judged.
     pub is_met: Option<bool>,
     /// The reason why it was not judged.
@@ -116,6 +118,15 @@ fn on_place(found: &Found, place: &PlaceFound) -> Vec<Target> {
                     haul.and_then(|haul| haul.cpu_us(found.tree)).map(|spread| spread.median)
                 }
             };
+            let of_floor = match measure {
+                Measure::TimesOfTar => {
+                    median(tar).zip(median(floor)).map(|(tar, floor)| tar / floor)
+                }
+                Measure::TimesOfFloor => None,
+                Measure::CpuUs => {
+                    floor.and_then(|floor| floor.cpu_us(found.tree)).map(|spread| spread.median)
+                }
+            };
             let needed = match measure {
                 Measure::TimesOfTar => vec![haul, tar],
                 Measure::TimesOfFloor => vec![haul, floor],
@@ -130,6 +141,7 @@ fn on_place(found: &Found, place: &PlaceFound) -> Vec<Target> {
                 measure,
                 needs: measure.needs(),
                 found: value,
+                of_floor,
                 is_met: value.filter(|_| why_not.is_none()).map(|value| measure.is_met(value)),
                 why_not,
             });
@@ -183,12 +195,17 @@ pub fn verdict(targets: &[Target]) -> Vec<String> {
     };
     let mut sentences = vec![first];
     sentences.extend(missed.iter().map(|target| {
+        let misses_too = target.of_floor.filter(|floor| !target.measure.is_met(*floor));
+        let beside = misses_too.map(|floor| {
+            format!(" The bare floor, without source and network, misses it too: {floor:.2}.")
+        });
         format!(
-            "{} on {}: {} needed, {:.2} found.",
+            "{} on {}: {} needed, {:.2} found.{}",
             target.mover.name(),
             target.file_system,
             target.needs,
-            target.found.unwrap_or(f64::NAN)
+            target.found.unwrap_or(f64::NAN),
+            beside.unwrap_or_default()
         )
     }));
     let mut reasons: Vec<String> = of_rule
@@ -276,6 +293,13 @@ mod tests {
         assert_eq!(said[0], "Targets missed: 2 of 12; 10 met.");
         let pull = "haul pull on xfs: at most 1.3 times the bare floor needed, 1.35 found.";
         assert_eq!(said[2], pull);
+        let mut near_tar = found(EXT4, 1.3, 60);
+        let tar = near_tar.places[0].movers.iter_mut().find(|one| one.mover == Mover::Tar);
+        tar.unwrap().rounds.iter_mut().for_each(|round| round.moved.seconds *= 0.5);
+        let said = verdict(&targets(&near_tar));
+        let push = "haul push on ext4 with a journal: at least 2.0 times as fast as tar needed, \
+                    1.15 found. The bare floor, without source and network, misses it too: 1.50.";
+        assert_eq!(said[1], push);
         let one = verdict(&targets(&found(EXT4, 1.3, 60)));
         assert_eq!(one[0], "Targets not all judged: 6 of 12 met, 6 not judged.");
         assert_eq!(one[1], "Not judged on xfs: it was not asked for.");
