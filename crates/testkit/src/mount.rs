@@ -247,6 +247,18 @@ impl Mount {
     }
 }
 
+/// Unmounts all that is mounted below a directory which goes.
+pub fn unmount_below(directory: &Path) {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    // The last one covers those before it.
+    for line in mounts.lines().rev() {
+        let path = line.split(' ').nth(1).map(Path::new);
+        if let Some(path) = path.filter(|path| path.starts_with(directory)) {
+            let _ = run("umount", ["-l"].map(OsStr::new), path);
+        }
+    }
+}
+
 impl Drop for Mount {
     fn drop(&mut self) {
         // In use until its users are dropped: then it goes as soon as they are.

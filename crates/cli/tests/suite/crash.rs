@@ -24,7 +24,6 @@ const LEN: u64 = 24 * MIB;
 
 /// A transfer that is killed again and again.
 struct Victim {
-    place: Place,
     server: Server,
     way: Way,
     /// Name of the source, a file or a directory.
@@ -32,6 +31,7 @@ struct Victim {
     options: Vec<OsString>,
     /// A copy of what was under the final name before, which stays until the new is complete.
     old: Option<PathBuf>,
+    place: Place,
 }
 
 impl Victim {

@@ -66,6 +66,8 @@ pub fn is_root() -> bool {
 }
 
 /// A fresh directory with `source`, `root` (what a server serves) and `target` in it.
+///
+/// It outlives what runs in it: a structure has it as its last field.
 pub struct Place {
     directory: TempDir,
     pub seed: Seed,
@@ -167,6 +169,18 @@ impl Place {
         as_nobody(&mut command);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         command.status().is_ok_and(|status| status.success())
+    }
+}
+
+impl Drop for Place {
+    /// Removes the directory, and before that what is mounted in it. What cannot be removed has a
+    /// user that should have ended, and would stay on the disk after each run.
+    fn drop(&mut self) {
+        haul_testkit::mount::unmount_below(self.directory.path());
+        let removed = fs::remove_dir_all(self.directory.path());
+        if !thread::panicking() {
+            removed.expect("nothing runs any more in a place that ends");
+        }
     }
 }
 

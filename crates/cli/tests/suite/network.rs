@@ -22,9 +22,9 @@ const TRAILER: u64 = haul_protocol::frame::TRAILER_BYTES as u64;
 
 /// A server behind a proxy, and a file to move.
 struct Path {
-    place: Place,
     server: Server,
     proxy: FaultyProxy,
+    place: Place,
 }
 
 impl Path {

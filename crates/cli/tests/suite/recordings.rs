@@ -28,7 +28,6 @@ const NEVER_IDLE: &str = "10m";
 
 /// A file that is being written, and where it goes.
 struct Recording {
-    place: Place,
     server: Server,
     way: Way,
     /// The writer of the file; `None` once it has closed it.
@@ -36,6 +35,7 @@ struct Recording {
     random: Random,
     len_bytes: u64,
     proxy: Option<FaultyProxy>,
+    place: Place,
 }
 
 impl Recording {

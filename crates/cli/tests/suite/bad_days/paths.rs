@@ -24,9 +24,9 @@ const LEN: u64 = 32 * MIB;
 
 /// A long path and a file to move over it.
 struct LongWay {
-    place: Place,
     far: Far,
     way: Way,
+    place: Place,
 }
 
 impl LongWay {

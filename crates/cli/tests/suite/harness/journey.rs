@@ -13,9 +13,9 @@ pub const WAYS: [Way; 2] = [Way::Push, Way::Pull];
 
 /// A transfer to try, one way, from a server or to it.
 pub struct Journey {
-    pub place: Place,
     pub server: Server,
     pub way: Way,
+    pub place: Place,
 }
 
 impl Journey {
