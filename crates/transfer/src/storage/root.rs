@@ -339,8 +339,7 @@ impl Root {
         // Without the lock while a file system is asked: one that hangs holds up nobody else, as
         // all sessions with a token for the whole root share this one.
         if let Some(kept) = self.kept_parent(parent, now)
-            // One that was removed has no links left; another may stand under its name.
-            && rustix::fs::fstat(&kept).is_ok_and(|stat| stat.st_nlink > 0)
+            && has_links(&kept)
         {
             return Ok((kept, last));
         }
@@ -356,6 +355,27 @@ impl Root {
         let path = parent.to_vec();
         parents.push_back(Parent { path, directory: directory.clone(), opened_at: now });
         Ok((directory, last))
+    }
+
+    /// Does `act` in the directory that holds `name`, with the last component. Only where that
+    /// finds nothing is it asked whether the directory was removed, and done once more.
+    ///
+    /// # Errors
+    /// Those of [`Self::parent_of`] and of `act`.
+    pub(crate) fn in_parent<T>(
+        &self,
+        name: &[u8],
+        act: impl Fn(&OwnedFd, &[u8]) -> rustix::io::Result<T>,
+    ) -> io::Result<T> {
+        let (parent, last) = split_last(name);
+        if let Some(kept) = self.kept_parent(parent, Instant::now()) {
+            match act(&kept, last) {
+                Err(Errno::NOENT) if !has_links(&kept) => {}
+                acted => return Ok(acted?),
+            }
+        }
+        let (directory, last) = self.parent_of(name)?;
+        Ok(act(&directory, last)?)
     }
 
     /// The directory `parent`, where it is kept open. Those kept for too long are let go.
@@ -424,8 +444,7 @@ impl Root {
             let path = self.open_beneath(name, OFlags::PATH, Mode::empty(), links)?;
             return Ok(rustix::fs::fstat(&path)?);
         }
-        let (parent, last) = self.parent_of(name)?;
-        Ok(statat(&parent, last, AtFlags::SYMLINK_NOFOLLOW)?)
+        self.in_parent(name, |parent, last| statat(parent, last, AtFlags::SYMLINK_NOFOLLOW))
     }
 
     /// Whether a directory has this name.
@@ -434,6 +453,12 @@ impl Root {
         self.stat(name, Links::Refuse)
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory)
     }
+}
+
+/// Whether a directory is still somewhere: one that was removed has no links left, and another may
+/// stand under its name.
+fn has_links(directory: &OwnedFd) -> bool {
+    fstat(directory).is_ok_and(|stat| stat.st_nlink > 0)
 }
 
 impl AsFd for Root {
@@ -560,6 +585,18 @@ mod tests {
             rustix::fs::mkdirat(&parent, last, Mode::from_raw_mode(0o755)).unwrap();
             std::fs::remove_dir_all(directory.path().join("d")).unwrap();
         }
+        let not_found = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        let make = |parent: &OwnedFd, last: &[u8]| {
+            rustix::fs::mkdirat(parent, last, Mode::from_raw_mode(0o755))
+        };
+        for _ in 0..2 {
+            std::fs::create_dir(directory.path().join("d")).unwrap();
+            assert!(root.stat(b"d/f", Links::Refuse).is_err_and(not_found));
+            root.in_parent(b"d/f", make).unwrap();
+            assert!(root.stat(b"d/f", Links::Refuse).is_ok());
+            std::fs::remove_dir_all(directory.path().join("d")).unwrap();
+        }
+        assert!(root.in_parent(b"d/f", make).is_err_and(not_found));
         for number in 0..2 * PARENTS_MAX {
             std::fs::create_dir(directory.path().join(number.to_string())).unwrap();
             root.parent_of(format!("{number}/f").as_bytes()).unwrap();

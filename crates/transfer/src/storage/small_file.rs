@@ -9,11 +9,12 @@ use super::{
 };
 use crate::error::io_fault;
 use haul_protocol::message::{Fault, FileOffer, Side};
-use rustix::{
-    fs::{AtFlags, Mode, OFlags, fsync, openat, unlinkat},
-    io::Errno,
+use rustix::fs::{AtFlags, Mode, OFlags, fsync, openat, unlinkat};
+use std::{
+    fs::File,
+    io::{self, Write},
+    os::fd::OwnedFd,
 };
-use std::{fs::File, io, io::Write};
 
 /// Makes a file with all of its bytes, its mode and its time. `is_there`: this session made it
 /// before. False if something has its name.
@@ -25,24 +26,31 @@ pub(super) fn write(
     bytes: &[u8],
     is_there: bool,
 ) -> Result<bool, Fault> {
-    let created = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
-    let (directory, last) = root.parent_of(name).map_err(created)?;
     let mode = attributes.mode_of(offer);
     let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
     if is_there {
         // Removed, and not opened: its mode may forbid to write to it.
-        let _ = unlinkat(&directory, last, AtFlags::empty());
+        let _ = root.in_parent(name, remove);
     }
-    let file = match openat(&directory, last, flags, Mode::from_raw_mode(mode)) {
+    let create = |directory: &OwnedFd, last: &[u8]| {
+        openat(directory, last, flags, Mode::from_raw_mode(mode))
+    };
+    let file = match root.in_parent(name, create) {
         // On a file system that takes two names for one, or of somebody who knows the directory.
-        Err(Errno::EXIST) => return Ok(false),
-        opened => File::from(opened.map_err(|errno| created(errno.into()))?),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+        opened => File::from(
+            opened.map_err(|error| io_fault(Side::Target, name, "cannot be created", &error))?,
+        ),
     };
     let filled = fill(file, name, offer, attributes, bytes, mode & !umask());
     if filled.is_err() {
-        let _ = unlinkat(&directory, last, AtFlags::empty());
+        let _ = root.in_parent(name, remove);
     }
     filled.map(|()| true)
+}
+
+fn remove(directory: &OwnedFd, last: &[u8]) -> rustix::io::Result<()> {
+    unlinkat(directory, last, AtFlags::empty())
 }
 
 fn fill(

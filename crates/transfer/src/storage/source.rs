@@ -10,8 +10,8 @@ use haul_protocol::{
     FileId,
     message::{self, FaultCode, FileKind, Growth, Side},
 };
-use rustix::fs::{FileType, Mode, OFlags, Stat};
-use std::{fs::File, io, path::PathBuf, sync::Arc};
+use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
+use std::{fs::File, io, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
 /// The place of a source.
 #[derive(Clone, Debug)]
@@ -122,10 +122,21 @@ impl SourceEntry {
             Location::Zero => return Err(io::ErrorKind::Unsupported.into()),
             Location::Held(file) => file.try_clone()?,
             Location::Named(path) => rustix::fs::open(path, flags, Mode::empty())?.into(),
-            Location::Beneath(root, path) => {
-                root.open_beneath(path, flags, Mode::empty(), self.links())?.into()
-            }
+            Location::Beneath(root, path) => match self.open_beside(root, path, flags) {
+                Some(opened) => opened.into(),
+                None => root.open_beneath(path, flags, Mode::empty(), self.links())?.into(),
+            },
         })
+    }
+
+    /// Opens a file of a tree by the directory that the file before it was opened by. `None` where
+    /// only its whole path tells: links lead to it, or it is not there.
+    fn open_beside(&self, root: &Root, path: &[u8], flags: OFlags) -> Option<OwnedFd> {
+        if !self.offer.name.contains(&b'/') {
+            return None;
+        }
+        let flags = flags | OFlags::NOFOLLOW;
+        root.in_parent(path, |parent, last| openat(parent, last, flags, Mode::empty())).ok()
     }
 
     /// Whether the source is still what was offered, after all of it was read: the ctime that it
