@@ -26,6 +26,7 @@ pub mod source;
 mod source_removal;
 pub mod span_digests;
 pub mod staged;
+mod synced_file_system;
 pub mod target;
 pub mod target_place;
 pub mod temporary;

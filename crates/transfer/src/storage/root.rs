@@ -4,7 +4,10 @@
 //! `..` nor a symbolic link, planted before or meanwhile, leads out. Where something is written,
 //! symbolic links are not followed at all.
 
-use super::staged::{StagedDirectory, Staging};
+use super::{
+    staged::{StagedDirectory, Staging},
+    synced_file_system::SyncedFileSystem,
+};
 use crate::locks::{Lock, lock, rank};
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat2, statat},
@@ -307,9 +310,9 @@ impl Root {
         lock(&self.staging).all()
     }
 
-    /// The descriptor by which the file system of a device is synced, opened at `place` at first.
-    pub(super) fn sync_handle(&self, device: u64, place: &OwnedFd) -> io::Result<Arc<OwnedFd>> {
-        lock(&self.staging).sync_handle(device, place)
+    /// The file system of a device, as this session syncs it, opened at `place` at first.
+    pub(super) fn synced(&self, device: u64, place: &OwnedFd) -> io::Result<Arc<SyncedFileSystem>> {
+        lock(&self.staging).synced(device, place)
     }
 
     /// Does what changes the path of a hidden directory, while no name is looked for below it.

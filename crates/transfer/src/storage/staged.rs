@@ -12,11 +12,12 @@ mod list;
 mod merging;
 
 use super::{
-    aborted::{check_not_aborted, sync_directory},
+    aborted::sync_directory,
     hidden_names::{LIST_SUFFIX, STAGED_SUFFIX, hidden_name},
     locked::open_locked,
     open_files::hidden_directories_max,
     root::{DIRECTORY_MODE, Root, split_last},
+    synced_file_system::SyncedFileSystem,
 };
 use crate::{
     error::io_fault,
@@ -30,7 +31,7 @@ pub use list::PathHash;
 use rustix::{
     fs::{
         AtFlags, Mode, OFlags, RenameFlags, fgetxattr, fstat, mkdirat, openat, renameat_with,
-        statat, syncfs, unlinkat,
+        statat, unlinkat,
     },
     io::Errno,
 };
@@ -48,9 +49,8 @@ use std::{
 #[derive(Debug, Default)]
 pub(super) struct Staging {
     hidden: Vec<Arc<StagedDirectory>>,
-    /// A descriptor for each device, opened before anything was written there: syncfs(2) tells it
-    /// of every write that failed since (Linux 5.8).
-    synced: Vec<(u64, Arc<OwnedFd>)>,
+    /// The file system of each device, opened before anything was written there.
+    synced: Vec<Arc<SyncedFileSystem>>,
     is_forbidden: bool,
 }
 
@@ -63,8 +63,7 @@ pub struct StagedDirectory {
     list_name: Vec<u8>,
     parent: Arc<OwnedFd>,
     directory: OwnedFd,
-    synced: Arc<OwnedFd>,
-    device: u64,
+    synced: Arc<SyncedFileSystem>,
     /// Number and device of the list's inode, which is locked.
     list_inode: (u64, u64),
     list: Lock<List>,
@@ -291,7 +290,7 @@ impl Opened {
 
     fn into_staged(self, root: &Root, name: &[u8]) -> io::Result<StagedDirectory> {
         let device = fstat(&self.directory)?.st_dev;
-        let synced = root.sync_handle(device, &self.parent)?;
+        let synced = root.synced(device, &self.parent)?;
         let Self { parent, names, directory, list, has_temporaries, .. } = self;
         let (hidden_last, list_name) = names;
         let list_inode = list.inode()?;
@@ -302,7 +301,6 @@ impl Opened {
             parent,
             directory,
             synced,
-            device,
             list_inode,
             list: Lock::new(list),
             has_temporaries,
@@ -342,7 +340,7 @@ impl StagedDirectory {
 
     #[must_use]
     pub fn device(&self) -> u64 {
-        self.device
+        self.synced.device
     }
 
     /// Number and device of the inode that this session has locked.
@@ -390,13 +388,11 @@ impl StagedDirectory {
         self.is_hidden() && self.is_wanted.load(Ordering::Relaxed) && self.undurable() == 0
     }
 
-    /// Syncs the file system that this directory is on (syncfs(2)).
-    ///
-    /// # Errors
-    /// If a write to it failed since it was last asked, or it takes no changes any more.
-    pub fn sync_file_system(&self) -> io::Result<()> {
-        syncfs(&*self.synced)?;
-        check_not_aborted(&*self.synced)
+    /// Syncs the file system that this directory is on, and tells whether each file that was
+    /// written there is durable. Where that is not said, each is to be asked.
+    #[must_use]
+    pub fn sync_file_system(&self) -> bool {
+        self.synced.sync_each()
     }
 
     /// The hash by which the list knows a name below this directory.
@@ -469,7 +465,7 @@ impl StagedDirectory {
         let there = openat(&self.parent, split_last(&self.name).1, flags, Mode::empty())?;
         merging::move_all(&self.directory, &there, conflict)?;
         unlinkat(&self.parent, &*self.hidden_last, AtFlags::REMOVEDIR)?;
-        self.sync_file_system()
+        self.synced.sync()
     }
 
     /// Fault of a directory that stays hidden.
@@ -512,16 +508,14 @@ impl Staging {
         Some(self.holding(name)?.hidden_path(name))
     }
 
-    /// The descriptor by which the file system of a device is synced.
-    pub fn sync_handle(&mut self, device: u64, place: &OwnedFd) -> io::Result<Arc<OwnedFd>> {
-        if let Some((_, handle)) = self.synced.iter().find(|(known, _)| *known == device) {
-            return Ok(handle.clone());
+    /// The file system of a device, opened at `place` at first.
+    pub fn synced(&mut self, device: u64, place: &OwnedFd) -> io::Result<Arc<SyncedFileSystem>> {
+        if let Some(synced) = self.synced.iter().find(|synced| synced.device == device) {
+            return Ok(synced.clone());
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        // Opened anew, and not duplicated: the errors told are those of an open file description.
-        let handle = Arc::new(openat(place, ".", flags, Mode::empty())?);
-        self.synced.push((device, handle.clone()));
-        Ok(handle)
+        let synced = Arc::new(SyncedFileSystem::open(device, place)?);
+        self.synced.push(synced.clone());
+        Ok(synced)
     }
 }
 
@@ -582,7 +576,7 @@ mod tests {
         for name in [&b"tree/told"[..], b"tree/untold"] {
             write(&killed, name, b"x");
         }
-        directory.sync_file_system().unwrap();
+        assert!(directory.sync_file_system());
         directory.tell_durable(&[directory.hash_of(b"tree/told")], true).unwrap();
         drop((directory, killed));
         let next = root(place.path()).of_session();

@@ -328,7 +328,7 @@ impl TargetFile {
     pub fn sync(&mut self) -> Result<(), Fault> {
         let synced = match &mut self.shape {
             Shape::Regular(part) => part.sync(),
-            Shape::Written { root } => small_file::sync(root, &self.name),
+            Shape::Written { root } => small_file::sync(root, &self.name, self.offer.size_bytes),
             _ => Ok(()),
         };
         self.named("cannot be synced", synced)

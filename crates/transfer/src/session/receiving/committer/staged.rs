@@ -135,10 +135,10 @@ fn of_directories(entries: &[Entry]) -> Vec<OfDirectory> {
     all
 }
 
-/// Syncs the file systems of these directories, and says whether all went well.
+/// Syncs the file systems of these directories, and says whether each file there is durable.
 fn sync_all(directories: &[OfDirectory]) -> bool {
     let mut synced = BTreeSet::new();
     directories
         .iter()
-        .all(|of| !synced.insert(of.directory.device()) || of.directory.sync_file_system().is_ok())
+        .all(|of| !synced.insert(of.directory.device()) || of.directory.sync_file_system())
 }
