@@ -46,6 +46,8 @@ pub struct Control {
     socket: TcpStream,
     tls: rustls::Connection,
     incoming: Vec<u8>,
+    /// Bytes of `incoming` that were handed over as messages.
+    decoded_bytes: usize,
     /// Messages that were taken off the wire and given back: they come first again.
     unread: Vec<Message>,
     outgoing: Vec<u8>,
@@ -68,6 +70,7 @@ impl Control {
             socket,
             tls,
             incoming: Vec::new(),
+            decoded_bytes: 0,
             unread: Vec::new(),
             outgoing: Vec::new(),
             taken_bytes: 0,
@@ -254,7 +257,7 @@ impl Control {
                 return Err(ControlError::Tls(error));
             }
             self.read_plain()?;
-            if self.incoming.len() > self.message_bytes_max * 2 {
+            if self.incoming.len() - self.decoded_bytes > self.message_bytes_max * 2 {
                 // Enough for now: what is here is handled first.
                 return Ok(());
             }
@@ -278,21 +281,26 @@ impl Control {
     }
 
     fn take_messages(&mut self) -> Result<Vec<Message>, ControlError> {
-        let (mut messages, mut taken) = (Vec::new(), 0);
+        let mut messages = Vec::new();
         // Small messages take more memory decoded than on the wire.
         while messages.len() < MESSAGES_A_TURN {
-            match decode_message(&self.incoming[taken..], self.message_bytes_max) {
+            let next = &self.incoming[self.decoded_bytes..];
+            match decode_message(next, self.message_bytes_max) {
                 Ok(None) => break,
                 Ok(Some((message, len))) => {
                     messages.push(message);
-                    taken += len;
+                    self.decoded_bytes += len;
                 }
                 Err(error) if messages.is_empty() => return Err(ControlError::Protocol(error)),
                 // It comes again once these are handled.
                 Err(_) => break,
             }
         }
-        self.incoming.drain(..taken);
+        // As of `outgoing`: what is left is not moved for every few messages.
+        if self.decoded_bytes * 2 >= self.incoming.len() {
+            self.incoming.drain(..self.decoded_bytes);
+            self.decoded_bytes = 0;
+        }
         Ok(messages)
     }
 }
