@@ -39,8 +39,9 @@ impl Shared {
         self.each(&mut batch, TargetFile::seal);
         let directories = of_directories(&batch);
         if !sync_all(&directories) {
-            // A write failed: each file tells of its own.
+            // A write failed: each file tells of its own, and each directory of the names in it.
             self.each(&mut batch, TargetFile::sync);
+            self.each(&mut batch, |target| target.sync_directory());
         }
         let directories = of_directories(&batch);
         let told = directories.iter().map(|of| {
