@@ -4,7 +4,6 @@ use std::{
     fs::File,
     io,
     ops::Range,
-    os::unix::fs::FileExt,
     sync::{
         Arc,
         mpsc::{Receiver, RecvError, Sender, TryRecvError, channel},
@@ -13,6 +12,7 @@ use std::{
 };
 
 use haul_sys::Ring;
+use rustix::io::{pread, pwrite, retry_on_intr};
 
 pub(crate) use crate::aligned_buffer::ALIGN_BYTES;
 use crate::aligned_buffer::AlignedBuffer;
@@ -132,18 +132,13 @@ impl WorkerThread {
 fn work(todo: &Receiver<Task>, finished: &Sender<Finished>) {
     while let Ok(Task { slot, mut buffer, job }) = todo.recv() {
         let memory = &mut buffer.bytes_mut()[job.part.clone()];
-        let moved = loop {
-            let outcome = match job.direction {
-                Direction::Read => job.file.read_at(memory, job.offset_bytes),
-                Direction::Write => job.file.write_at(memory, job.offset_bytes),
-            };
-            match outcome {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                outcome => break outcome,
-            }
-        };
+        let moved = retry_on_intr(|| match job.direction {
+            Direction::Read => pread(&job.file, &mut *memory, job.offset_bytes),
+            Direction::Write => pwrite(&job.file, memory, job.offset_bytes),
+        });
         // The file is closed before its job is known to be over.
         drop(job);
+        let moved = moved.map_err(io::Error::from);
         if finished.send(Finished { slot, buffer, moved }).is_err() {
             return;
         }
@@ -218,6 +213,7 @@ mod tests {
     #[test]
     fn the_worker_writes_and_reads_in_order() {
         let mut queue = WorkerThread::new("worker", 2, 8192).unwrap();
+        assert_eq!((queue.slot_count(), queue.slot_bytes()), (2, 8192));
         let file = Arc::new(tempfile::tempfile().unwrap());
         let job = |direction| Job { direction, file: file.clone(), offset_bytes: 5, part: 0..9 };
         queue.slot_mut(0)[..9].copy_from_slice(b"in a slot");
@@ -230,5 +226,23 @@ mod tests {
         assert_eq!(&queue.slot(1)[..9], b"in a slot");
         assert_eq!(queue.slot(1).as_ptr().align_offset(4096), 0);
         assert!(queue.finished(true).unwrap().is_none());
+    }
+
+    /// A file that is being written to when its queue goes would change behind everybody's back.
+    #[test]
+    fn a_queue_that_goes_waits_for_its_jobs() {
+        const BYTES: usize = 64 << 20;
+        let mut queue = WorkerThread::new("worker", 1, BYTES).unwrap();
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let job = Job {
+            direction: Direction::Write,
+            file: file.clone(),
+            offset_bytes: 0,
+            part: 0..BYTES,
+        };
+        queue.start(0, job).unwrap();
+        drop(queue);
+        assert_eq!(Arc::strong_count(&file), 1, "the job is over");
+        assert_eq!(file.metadata().unwrap().len(), BYTES as u64);
     }
 }

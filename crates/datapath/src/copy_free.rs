@@ -277,3 +277,169 @@ impl<M: ReceiveMover> ReceiveEngine for CopyFree<M> {
         self.wire
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, IfCopied, SpanId, progress::Side};
+    use rustix::io::Errno;
+    use std::{
+        collections::VecDeque,
+        io::{Read, Write},
+        os::unix::{fs::FileExt, net::UnixStream},
+        path::Path,
+        sync::Arc,
+    };
+
+    const STRIDE_BYTES: u64 = 1000;
+    const OFFSET_BYTES: u64 = 100;
+    const LEN_BYTES: u64 = 2500;
+
+    /// Moves as many bytes a call as its list says, and fails where the list says so.
+    struct Listed {
+        calls: VecDeque<(u64, Option<Errno>)>,
+        /// Lengths of the runs that it was asked for.
+        asked: Vec<u64>,
+        /// Whether what is received is dropped, as by a file that became shorter.
+        drops: bool,
+    }
+
+    impl Listed {
+        fn next(&mut self, run: Run) -> (usize, Option<Failure>) {
+            let (bytes, errno) = self.calls.pop_front().expect("no more calls");
+            self.asked.push(run.len_bytes);
+            assert!(bytes <= run.len_bytes);
+            (bytes as usize, errno.map(|errno| Failure::new("call", Side::File, errno)))
+        }
+    }
+
+    impl SendMover for Listed {
+        const ENGINE: &'static str = "listed";
+        const COPIED: Copied = Copied::Nothing;
+        const STRIDE_BYTES: u64 = STRIDE_BYTES;
+
+        fn send_some(
+            &mut self,
+            wire: &Wire,
+            file: &SpanFile,
+            run: Run,
+            times: &mut StageTimes,
+        ) -> Moved {
+            let (bytes, failure) = self.next(run);
+            let mut part = vec![0; bytes];
+            file.file().read_exact_at(&mut part, run.offset_bytes).unwrap();
+            socket::send_whole(wire, &part, Boundary::Flush).unwrap();
+            times.send_ns += 1;
+            Moved { bytes: bytes as u64, failure }
+        }
+    }
+
+    impl ReceiveMover for Listed {
+        const ENGINE: &'static str = "listed";
+        const COPIED: Copied = Copied::Nothing;
+        const STRIDE_BYTES: u64 = STRIDE_BYTES;
+
+        fn receive_some(
+            &mut self,
+            wire: &Wire,
+            file: &SpanFile,
+            run: Run,
+            times: &mut StageTimes,
+        ) -> Moved {
+            let (bytes, failure) = self.next(run);
+            let mut part = vec![0; bytes];
+            socket::receive_whole(wire, &mut part).unwrap();
+            if !self.drops {
+                file.file().write_all_at(&part, run.offset_bytes).unwrap();
+            }
+            times.receive_ns += 1;
+            Moved { bytes: bytes as u64, failure }
+        }
+    }
+
+    #[derive(Default)]
+    struct Seen(Vec<u8>);
+
+    impl SpanTap for Seen {
+        fn see(&mut self, bytes: &[u8]) {
+            self.0.extend_from_slice(bytes);
+        }
+    }
+
+    fn content() -> Vec<u8> {
+        (0..OFFSET_BYTES + LEN_BYTES).map(|at| (at % 251) as u8).collect()
+    }
+
+    fn span_of(file: std::fs::File) -> FileSpan {
+        let (offset_bytes, len_bytes) = (OFFSET_BYTES, LEN_BYTES);
+        FileSpan { id: SpanId(3), file: Arc::new(SpanFile::new(file)), offset_bytes, len_bytes }
+    }
+
+    /// Makes an engine of these calls, and the other end of its wire.
+    fn engine(calls: &[(u64, Option<Errno>)], drops: bool) -> (CopyFree<Listed>, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        let setup = Setup {
+            wire: Wire::Tcp(near.into()),
+            host: &Host::read(Path::new("/")),
+            buffer_bytes_max: 1 << 20,
+            block_bytes: None,
+            if_copied: IfCopied::GiveUp,
+        };
+        let mover = Listed { calls: calls.iter().copied().collect(), asked: Vec::new(), drops };
+        (CopyFree::new(setup, mover), far)
+    }
+
+    #[test]
+    fn a_sender_that_gives_up_leaves_wire_and_tap_at_the_same_byte() {
+        for (errno, tapped, remedy, moved) in [
+            (Errno::NOSYS, true, Remedy::UseAnotherEngine, 2000),
+            (Errno::NOSYS, false, Remedy::UseAnotherEngine, 1300),
+            // Nobody goes on from there: what is missing is filled up by the caller.
+            (Errno::IO, true, Remedy::SkipFile, 1300),
+        ] {
+            let (mut engine, mut far) = engine(&[(1000, None), (300, Some(errno))], false);
+            let source = tempfile::tempfile().unwrap();
+            source.write_all_at(&content(), 0).unwrap();
+            let span = span_of(source);
+            let mut seen = Seen::default();
+            let tap = tapped.then_some(&mut seen as &mut dyn SpanTap);
+            let error = SendEngine::submit(&mut engine, &span, tap, &mut Vec::new()).unwrap_err();
+            assert_eq!((error.remedy, error.moved_bytes), (remedy, moved), "{error}");
+            assert_eq!(error.offset_bytes, OFFSET_BYTES + moved);
+            assert_eq!(SendEngine::stage_times(&engine).send_ns, 2, "of two calls");
+            drop(engine);
+            let mut sent = Vec::new();
+            far.read_to_end(&mut sent).unwrap();
+            let first = OFFSET_BYTES as usize;
+            assert!(sent == content()[first..first + moved as usize], "{error}");
+            if tapped {
+                assert!(seen.0 == content()[first..first + 2000], "a whole stride is shown");
+            }
+        }
+    }
+
+    #[test]
+    fn a_receiver_reads_a_stride_back_before_it_takes_the_next() {
+        let calls = [(600, None), (400, None), (1000, None), (500, None)];
+        let (mut engine, mut far) = engine(&calls, false);
+        far.write_all(&content()[OFFSET_BYTES as usize..]).unwrap();
+        let span = span_of(tempfile::tempfile().unwrap());
+        let (mut seen, mut done) = (Seen::default(), Vec::new());
+        ReceiveEngine::submit(&mut engine, &span, Some(&mut seen), &mut done).unwrap();
+        assert_eq!(engine.mover.asked, [1000, 400, 1000, 500]);
+        assert_eq!(ReceiveEngine::stage_times(&engine).receive_ns, 4, "of four calls");
+        assert!(seen.0 == content()[OFFSET_BYTES as usize..]);
+        assert_eq!((done.len(), done[0].moved_bytes), (1, LEN_BYTES));
+    }
+
+    #[test]
+    fn a_target_that_does_not_hold_what_was_received_fails_alone() {
+        let (mut engine, mut far) = engine(&[(1000, None)], true);
+        far.write_all(&content()).unwrap();
+        let span = span_of(tempfile::tempfile().unwrap());
+        let mut seen = Seen::default();
+        let tap = Some(&mut seen as &mut dyn SpanTap);
+        let error = ReceiveEngine::submit(&mut engine, &span, tap, &mut Vec::new()).unwrap_err();
+        assert_eq!((error.remedy, error.moved_bytes), (Remedy::SkipFile, 1000), "{error}");
+    }
+}

@@ -344,3 +344,28 @@ pub struct EngineError {
     pub remedy: Remedy,
     pub source: io::Error,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_add_up_stage_by_stage() {
+        let times = |source_ns, digest_ns, send_ns, receive_ns, target_ns| StageTimes {
+            source_ns,
+            digest_ns,
+            send_ns,
+            receive_ns,
+            target_ns,
+        };
+        let mut sum = times(1, 2, 3, 4, 5);
+        sum.add(&times(10, 20, 30, 40, 50));
+        assert_eq!(sum, times(11, 22, 33, 44, 55));
+    }
+
+    #[test]
+    fn a_plain_number_of_buffers_is_their_memory() {
+        let Buffers { bytes_max, block_bytes, if_copied } = Buffers::from(7 << 20);
+        assert_eq!((bytes_max, block_bytes, if_copied), (7 << 20, None, IfCopied::GiveUp));
+    }
+}

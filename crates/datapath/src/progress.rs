@@ -190,3 +190,37 @@ pub fn is_of_the_wire(errno: Errno) -> bool {
             | Errno::NOBUFS
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SpanFile, SpanId};
+    use std::sync::Arc;
+
+    #[test]
+    fn an_error_says_where_it_is_and_what_helps_by_whose_fault_it_is() {
+        let file = Arc::new(SpanFile::sink().unwrap());
+        let span = FileSpan { id: SpanId(7), file, offset_bytes: 5000, len_bytes: 1000 };
+        let progress = Progress { moved_bytes: 300, ..Progress::new("test", &span) };
+        let other_words = || io::Error::new(io::ErrorKind::Unsupported, "no such call");
+        for (side, source, remedy) in [
+            (Side::File, Errno::INVAL.into(), Remedy::UseAnotherEngine),
+            (Side::File, other_words(), Remedy::UseAnotherEngine),
+            (Side::File, Errno::IO.into(), Remedy::SkipFile),
+            (Side::File, Errno::PIPE.into(), Remedy::SkipFile),
+            // The plainest call has failed too: another engine would fail as well.
+            (Side::Target, Errno::INVAL.into(), Remedy::SkipFile),
+            (Side::Target, Errno::NOSPC.into(), Remedy::SkipFile),
+            (Side::Wire, Errno::OPNOTSUPP.into(), Remedy::UseAnotherEngine),
+            (Side::Wire, Errno::IO.into(), Remedy::Reconnect),
+            (Side::Either, Errno::NOSYS.into(), Remedy::UseAnotherEngine),
+            (Side::Either, Errno::CONNRESET.into(), Remedy::Reconnect),
+            (Side::Either, Errno::IO.into(), Remedy::SkipFile),
+        ] {
+            let error = progress.failure(Failure::new("call", side, source));
+            assert_eq!(error.remedy, remedy, "{side:?}: {error}");
+            assert_eq!((error.engine, error.call, error.span), ("test", "call", Some(span.id)));
+            assert_eq!((error.offset_bytes, error.moved_bytes), (5300, 300));
+        }
+    }
+}
