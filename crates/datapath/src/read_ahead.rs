@@ -7,7 +7,9 @@
 //! the span that [`SendEngine::prepare`] announced. Where blocks are sent without a copy, a slot is
 //! read into again when the kernel has let it go.
 
-use std::{collections::VecDeque, io, ops::Range, os::unix::fs::FileExt, sync::Arc};
+use std::{collections::VecDeque, io, ops::Range, sync::Arc};
+
+use rustix::io::{pread, retry_on_intr};
 
 use crate::{
     Boundary, EngineError, FileSpan, Remedy, SendEngine, SpanDone, SpanTap, StageTimes, Wait, Wire,
@@ -173,18 +175,17 @@ impl<Q: BlockQueue> ReadAhead<Q> {
             .unwrap_or(Ok(0))
             .map_err(|error| progress.failure(Failure::new("read", Side::File, error)))?;
         let mut got = read.clamp(part.start, part.end);
-        while got < part.end {
+        while got != part.end {
             let offset = progress.span.offset_bytes + progress.moved_bytes;
             let offset = offset + (got - part.start) as u64;
             let rest = &mut self.queue.slot_mut(slot)[got..part.end];
             let more = timed(&mut self.times.source_ns, || {
-                progress.span.file.file().read_at(rest, offset)
+                retry_on_intr(|| pread(progress.span.file.file(), &mut *rest, offset))
             });
             match more {
                 Ok(0) => break,
                 Ok(more) => got += more,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(progress.file("pread", error)),
+                Err(errno) => return Err(progress.file("pread", errno)),
             }
         }
         let whole = if got == part.end { Whole::Yes } else { Whole::EndOfFile };
@@ -349,5 +350,226 @@ impl<Q: BlockQueue> SendEngine for ReadAhead<Q> {
             let _ = sends.wait_for_all(&self.wire, &mut self.times);
         }
         self.wire
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SpanFile, SpanId, block_queue::WorkerThread};
+    use rustix::io::Errno;
+    use std::{
+        io::Read,
+        os::unix::{fs::FileExt, net::UnixStream},
+    };
+
+    const SLOT_BYTES: usize = 8192;
+    const FILE_BYTES: u64 = 60_001;
+
+    /// Says what came of the read of a number, which brought so many bytes.
+    type Says = fn(usize, usize) -> io::Result<usize>;
+
+    /// A queue that keeps where it read, and may say of a read what it likes.
+    struct Watched {
+        queue: WorkerThread,
+        /// Offsets and lengths of the reads, in bytes.
+        reads: Vec<(u64, usize)>,
+        finished: usize,
+        says: Says,
+    }
+
+    impl BlockQueue for Watched {
+        fn slot_count(&self) -> usize {
+            self.queue.slot_count()
+        }
+
+        fn slot_bytes(&self) -> usize {
+            self.queue.slot_bytes()
+        }
+
+        fn slot(&self, slot: usize) -> &[u8] {
+            self.queue.slot(slot)
+        }
+
+        fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
+            self.queue.slot_mut(slot)
+        }
+
+        fn start(&mut self, slot: usize, job: Job) -> io::Result<()> {
+            self.reads.push((job.offset_bytes, job.part.len()));
+            self.queue.start(slot, job)
+        }
+
+        fn finished(&mut self, block: bool) -> io::Result<Option<(usize, io::Result<usize>)>> {
+            let Some((slot, moved)) = self.queue.finished(block)? else { return Ok(None) };
+            self.finished += 1;
+            let says = (self.says)(self.finished - 1, moved?);
+            if let Ok(bytes) = says {
+                // What a read did not bring is not there.
+                self.queue.slot_mut(slot)[bytes..].fill(0xEE);
+            }
+            Ok(Some((slot, says)))
+        }
+    }
+
+    struct Sender {
+        engine: ReadAhead<Watched>,
+        far: UnixStream,
+        file: Arc<SpanFile>,
+    }
+
+    impl Sender {
+        /// Makes a sender of two slots; `None` where files have no O_DIRECT.
+        fn new(says: Says) -> Option<Self> {
+            let file = tempfile::tempfile_in(".").unwrap();
+            file.write_all_at(&content(0, FILE_BYTES), 0).unwrap();
+            let file = Arc::new(SpanFile::new(file));
+            if let Err(error) = file.direct() {
+                haul_testkit::skip::skip("O_DIRECT", error.to_string());
+                return None;
+            }
+            let (near, far) = UnixStream::pair().unwrap();
+            let queue = WorkerThread::new("reads", 2, SLOT_BYTES).unwrap();
+            let queue = Watched { queue, reads: Vec::new(), finished: 0, says };
+            let engine = ReadAhead::new("test", Wire::Tcp(near.into()), queue);
+            Some(Self { engine, far, file })
+        }
+
+        fn span(&self, id: u64, offset_bytes: u64, len_bytes: u64) -> FileSpan {
+            FileSpan { id: SpanId(id), file: self.file.clone(), offset_bytes, len_bytes }
+        }
+
+        /// Sends a span, and checks that the wire has of it what the engine says, and no more.
+        fn send(&mut self, span: &FileSpan) -> Result<(), EngineError> {
+            let mut done = Vec::new();
+            let outcome = self.engine.submit(span, None, &mut done);
+            let moved_bytes = match &outcome {
+                Ok(()) => done[0].moved_bytes,
+                Err(error) => error.moved_bytes,
+            };
+            let mut sent = vec![0; moved_bytes as usize];
+            self.far.read_exact(&mut sent).unwrap();
+            assert!(sent == content(span.offset_bytes, moved_bytes), "{outcome:?}");
+            self.far.set_nonblocking(true).unwrap();
+            assert!(self.far.read(&mut [0]).is_err(), "more is on the wire");
+            self.far.set_nonblocking(false).unwrap();
+            outcome
+        }
+    }
+
+    fn content(offset_bytes: u64, len_bytes: u64) -> Vec<u8> {
+        (offset_bytes..offset_bytes + len_bytes).map(|at| (at % 251) as u8).collect()
+    }
+
+    fn as_it_is(_: usize, got: usize) -> io::Result<usize> {
+        Ok(got)
+    }
+
+    #[test]
+    fn blocks_are_read_in_whole_pages_on_the_grid_of_the_slots() {
+        let Some(mut sender) = Sender::new(as_it_is) else { return };
+        sender.send(&sender.span(1, 5000, 30_000)).unwrap();
+        let reads = [(4096, 4096), (8192, 8192), (16_384, 8192), (24_576, 8192), (32_768, 4096)];
+        assert_eq!(sender.engine.queue.reads, reads);
+        sender.engine.queue.reads.clear();
+        sender.send(&sender.span(2, 8192, 8192)).unwrap();
+        assert_eq!(sender.engine.queue.reads, [(8192, 8192)]);
+        sender.send(&sender.span(3, 59_000, 1_001)).unwrap();
+        assert_eq!(sender.engine.queue.reads[1..], [(57_344, 4096)]);
+    }
+
+    #[test]
+    fn the_span_that_was_announced_is_read_while_the_one_before_it_is_sent() {
+        let Some(mut sender) = Sender::new(as_it_is) else { return };
+        let (first, second) = (sender.span(1, 0, 4096), sender.span(2, 20_480, 4096));
+        sender.engine.prepare(&second);
+        sender.send(&first).unwrap();
+        let both = [(0, 4096), (20_480, 4096)];
+        assert_eq!(sender.engine.queue.reads, both, "before it is submitted");
+        sender.send(&second).unwrap();
+        assert_eq!(sender.engine.queue.reads, both, "and not again");
+    }
+
+    #[test]
+    fn an_announced_file_that_cannot_be_read_directly_fails_in_its_turn() {
+        let Some(mut sender) = Sender::new(as_it_is) else { return };
+        let file = Arc::new(SpanFile::zeros().unwrap());
+        let zeros = FileSpan { file, ..sender.span(2, 0, 4096) };
+        sender.engine.prepare(&zeros);
+        sender.send(&sender.span(1, 0, 4096)).unwrap();
+        let error = sender.send(&zeros).unwrap_err();
+        assert_eq!((error.remedy, error.moved_bytes), (Remedy::UseAnotherEngine, 0), "{error}");
+    }
+
+    #[test]
+    fn what_was_read_for_another_span_is_not_sent() {
+        let Some(mut sender) = Sender::new(as_it_is) else { return };
+        let announced = sender.span(2, 20_000, 9000);
+        let other_file = tempfile::tempfile_in(".").unwrap();
+        other_file.write_all_at(&content(0, FILE_BYTES), 0).unwrap();
+        let other_file = Arc::new(SpanFile::new(other_file));
+        for span in [
+            sender.span(3, 20_000, 9000),
+            sender.span(2, 20_480, 9000),
+            sender.span(2, 20_000, 9001),
+            FileSpan { file: other_file, ..announced.clone() },
+        ] {
+            sender.engine.prepare(&announced);
+            sender.send(&sender.span(1, 0, 100)).unwrap();
+            sender.engine.queue.reads.clear();
+            sender.send(&span).unwrap();
+            let first_page = span.offset_bytes - span.offset_bytes % 4096;
+            assert_eq!(sender.engine.queue.reads[0].0, first_page, "{span:?} is read anew");
+        }
+        // All slots are there: two at a time are read.
+        assert_eq!((sender.engine.free.len(), sender.engine.blocks.len()), (2, 0));
+    }
+
+    /// A read may bring less than it was asked for: what is missing is read in the plain way.
+    #[test]
+    fn a_short_read_leaves_nothing_out() {
+        let shorts: [Says; 4] = [
+            |_, _| Ok(0),
+            |_, got| Ok(got / 2),
+            |_, _| Ok(512),
+            |number, got| Ok(if number == 1 { 700 } else { got }),
+        ];
+        for says in shorts {
+            let Some(mut sender) = Sender::new(says) else { return };
+            sender.send(&sender.span(1, 5000, 30_000)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_that_ends_within_a_span_ends_it_at_the_very_byte() {
+        let Some(mut sender) = Sender::new(as_it_is) else { return };
+        for end_bytes in [20_000, 16_384, 5000, 100] {
+            sender.file.file().set_len(end_bytes).unwrap();
+            let error = sender.send(&sender.span(1, 5000, 30_000)).unwrap_err();
+            assert_eq!(error.remedy, Remedy::SkipFile, "{error}");
+            assert_eq!(error.moved_bytes, end_bytes.saturating_sub(5000), "{error}");
+        }
+        sender.send(&sender.span(2, 0, 100)).unwrap();
+    }
+
+    #[test]
+    fn a_read_that_fails_ends_its_span_and_no_other() {
+        let faults: [(Says, Remedy); 2] = [
+            (
+                |number, got| if number == 2 { Err(Errno::IO.into()) } else { Ok(got) },
+                Remedy::SkipFile,
+            ),
+            (
+                |number, got| if number == 2 { Err(Errno::INVAL.into()) } else { Ok(got) },
+                Remedy::UseAnotherEngine,
+            ),
+        ];
+        for (says, remedy) in faults {
+            let Some(mut sender) = Sender::new(says) else { return };
+            let error = sender.send(&sender.span(1, 5000, 40_000)).unwrap_err();
+            assert_eq!((error.remedy, error.moved_bytes), (remedy, 16_384 - 5000), "{error}");
+            assert_eq!((sender.engine.free.len(), sender.engine.blocks.len()), (2, 0));
+            sender.send(&sender.span(2, 5000, 40_000)).unwrap();
+        }
     }
 }

@@ -5,7 +5,9 @@
 //! list, and this one. Above, in the first line, stands what the engine is, in a sentence that a
 //! user understands; here, what it promises and what it does not: copies per byte, what it needs.
 
-use std::{io, os::unix::fs::FileExt};
+use std::os::unix::fs::FileExt;
+
+use rustix::io::{pread, retry_on_intr};
 
 use crate::{
     Boundary, EngineError, EngineInfo, FileSpan, ReceiveEngine, SendEngine, Setup, SpanDone,
@@ -86,15 +88,14 @@ impl SendEngine for Skeleton {
             let run = progress.run(self.buffer.len() as u64);
             let part = &mut self.buffer[..run.len_bytes as usize];
             let got = timed(&mut self.times.source_ns, || {
-                span.file.file().read_at(part, run.offset_bytes)
+                retry_on_intr(|| pread(span.file.file(), &mut *part, run.offset_bytes))
             });
             let got = match got {
                 // The file became shorter. The stream goes on: the caller pads the span.
                 Ok(0) => return Err(progress.truncated("pread")),
                 Ok(got) => got,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // Whose fault an error is decides about the remedy: of the file, skip the file.
-                Err(error) => return Err(progress.file("pread", error)),
+                Err(errno) => return Err(progress.file("pread", errno)),
             };
             // The tap sees each byte once, in order, and before submit returns.
             if let Some(tap) = tap.as_deref_mut() {

@@ -6,6 +6,8 @@
 
 use std::{io, os::unix::fs::FileExt};
 
+use rustix::io::{pread, retry_on_intr};
+
 use crate::{
     Boundary, EngineError, EngineInfo, FileSpan, SendEngine, Setup, SpanDone, SpanFile, SpanTap,
     StageTimes, Verdict, Wire, WireKind,
@@ -67,14 +69,9 @@ impl ReadSend {
         let run = progress.run(free.len() as u64);
         let free = &mut free[..run.len_bytes as usize];
         let got = timed(&mut self.times.source_ns, || {
-            loop {
-                match progress.span.file.file().read_at(free, run.offset_bytes) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    outcome => return outcome,
-                }
-            }
+            retry_on_intr(|| pread(progress.span.file.file(), &mut *free, run.offset_bytes))
         })
-        .map_err(|error| progress.file("pread", error))?;
+        .map_err(|errno| progress.file("pread", errno))?;
         if got == 0 {
             return Err(progress.truncated("pread"));
         }
@@ -157,5 +154,127 @@ impl BlockWriter for Pwrite {
 
     fn write(&mut self, file: &SpanFile, offset_bytes: u64, bytes: &[u8]) -> io::Result<Written> {
         file.file().write_all_at(bytes, offset_bytes).map(|()| Written::AsAsked)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Host, IfCopied, SpanId};
+    use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socketpair};
+    use std::{os::fd::OwnedFd, path::Path, sync::Arc};
+
+    const BUFFER_BYTES: usize = 65_536;
+    /// Longest span that is packed: a sixteenth of the buffer.
+    const SMALL_BYTES: u64 = 4096;
+
+    fn engine_on(wire: OwnedFd, block_bytes: Option<usize>) -> ReadSend {
+        ReadSend::new(Setup {
+            wire: Wire::Tcp(wire),
+            host: &Host::read(Path::new("/")),
+            buffer_bytes_max: 2 << 20,
+            block_bytes,
+            if_copied: IfCopied::GiveUp,
+        })
+    }
+
+    #[test]
+    fn a_call_moves_a_mebibyte_unless_another_size_is_asked_for() {
+        for (block_bytes, buffer_bytes) in [(None, 1 << 20), (Some(BUFFER_BYTES), BUFFER_BYTES)] {
+            let wire = tempfile::tempfile().unwrap().into();
+            assert_eq!(engine_on(wire, block_bytes).buffer.len(), buffer_bytes);
+        }
+    }
+
+    /// An engine on a wire that keeps apart what each call sends.
+    struct Packing {
+        engine: ReadSend,
+        far: OwnedFd,
+        file: Arc<SpanFile>,
+    }
+
+    impl Packing {
+        fn new() -> Self {
+            let (family, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+            let (near, far) = socketpair(family, SocketType::DGRAM, flags, None).unwrap();
+            let engine = engine_on(near, Some(BUFFER_BYTES));
+            let file = tempfile::tempfile().unwrap();
+            file.set_len(1 << 20).unwrap();
+            Self { engine, far, file: Arc::new(SpanFile::new(file)) }
+        }
+
+        fn bytes(&mut self, len_bytes: usize, boundary: Boundary) {
+            self.engine.send_bytes(&vec![1; len_bytes], boundary).unwrap();
+        }
+
+        fn hold(&mut self, len_bytes: usize) {
+            self.bytes(len_bytes, Boundary::MoreFollows);
+        }
+
+        fn span(&mut self, len_bytes: u64) {
+            let (id, file, offset_bytes) = (SpanId(1), self.file.clone(), 0);
+            let span = FileSpan { id, file, offset_bytes, len_bytes };
+            self.engine.submit(&span, None, &mut Vec::new()).unwrap();
+        }
+
+        /// Lengths of what each call has sent since this was last asked.
+        fn sent(&self) -> Vec<usize> {
+            let mut buffer = vec![0; 1 << 20];
+            let next = || recv(&self.far, &mut buffer[..], RecvFlags::DONTWAIT).ok();
+            std::iter::from_fn(next).map(|(moved, _)| moved).collect()
+        }
+    }
+
+    #[test]
+    fn small_spans_are_packed_until_the_buffer_is_half_full() {
+        let mut packing = Packing::new();
+        packing.hold(BUFFER_BYTES / 2 - SMALL_BYTES as usize);
+        packing.span(SMALL_BYTES);
+        assert!(packing.sent().is_empty(), "half full");
+        packing.span(1);
+        assert!(packing.sent().is_empty(), "what was held was no more than half");
+        packing.span(SMALL_BYTES);
+        assert_eq!(packing.sent(), [BUFFER_BYTES / 2 + 1], "before the span is read");
+        packing.bytes(24, Boundary::Flush);
+        assert_eq!(packing.sent(), [SMALL_BYTES as usize + 24]);
+    }
+
+    #[test]
+    fn a_large_span_goes_at_once_behind_what_was_held() {
+        let mut packing = Packing::new();
+        packing.hold(40);
+        packing.span(SMALL_BYTES + 1);
+        assert_eq!(packing.sent(), [40, SMALL_BYTES as usize + 1]);
+        packing.hold(40);
+        packing.span(2 * BUFFER_BYTES as u64 + 5);
+        assert_eq!(packing.sent(), [40, BUFFER_BYTES, BUFFER_BYTES, 5]);
+    }
+
+    #[test]
+    fn what_does_not_fit_beside_what_is_held_comes_behind_it() {
+        let mut packing = Packing::new();
+        packing.hold(60_000);
+        packing.hold(5536);
+        assert!(packing.sent().is_empty(), "it fits");
+        packing.hold(1);
+        assert_eq!(packing.sent(), [BUFFER_BYTES]);
+        packing.bytes(0, Boundary::Flush);
+        assert_eq!(packing.sent(), [1]);
+        packing.hold(BUFFER_BYTES);
+        assert!(packing.sent().is_empty(), "it fits alone");
+        packing.hold(BUFFER_BYTES + 1);
+        assert_eq!(packing.sent(), [BUFFER_BYTES, BUFFER_BYTES + 1], "it never fits");
+    }
+
+    #[test]
+    fn nothing_is_held_any_more_when_the_wire_goes_to_another() {
+        let mut packing = Packing::new();
+        packing.hold(40);
+        let Packing { engine, far, file } = packing;
+        let wire = Box::new(engine).into_wire();
+        let Wire::Tcp(near) = wire else { panic!("another wire") };
+        let again = Packing { engine: Packing::new().engine, far, file };
+        assert_eq!(again.sent(), [40]);
+        drop(near);
     }
 }
