@@ -498,4 +498,21 @@ mod tests {
         rustix::fs::mknodat(&directory, "x", fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         let _ = open();
     }
+
+    /// Case of another session that makes a directory in one that this session made.
+    #[test]
+    fn a_directory_that_somebody_made_meanwhile_is_not_taken_for_empty() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(place.path().join("a/there")).unwrap();
+        // With these options nothing is hidden.
+        let options = FileOptions { move_sources: true, ..FileOptions::default() };
+        let session = below(place.path(), options);
+        let mut fresh = Fresh::default();
+        fresh.add(b"a");
+        for name in ["a/there", "a/new"] {
+            let offer = offer(name, FileKind::Directory, 0);
+            ready(session.prepare(&offer, 64 << 10, Digest::AesGmac, &mut fresh).unwrap());
+        }
+        assert!(fresh.holds(b"a/new") && !fresh.holds(b"a/there"));
+    }
 }

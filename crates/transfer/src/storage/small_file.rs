@@ -101,3 +101,43 @@ fn is_in_memory(file: &OwnedFd, len_bytes: u64) -> io::Result<bool> {
     }
     Ok(true)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_protocol::message::FileKind;
+    use std::{fs, os::unix::fs::MetadataExt};
+
+    #[test]
+    fn a_file_is_made_once_and_made_anew_only_by_the_session_that_made_it() {
+        let place = tempfile::tempdir().unwrap();
+        let root = Root::open(place.path()).unwrap();
+        let path = place.path().join("x");
+        let attributes = Attributes::new(crate::file_options::Preserve::default());
+        let make = |mode, bytes: &[u8], is_there| {
+            let name = b"x".to_vec();
+            let offer = FileOffer { name, kind: FileKind::Regular, mode, ..FileOffer::default() };
+            write(&root, b"x", &offer, &attributes, bytes, is_there).unwrap()
+        };
+        for (mode, bytes, is_there, is_made) in [
+            (0o666, "first", false, true),
+            (0o444, "of somebody else", false, false),
+            (0o444, "again", true, true),
+            (0o640, "and again, longer", true, true),
+        ] {
+            assert_eq!(make(mode, bytes.as_bytes(), is_there), is_made, "{bytes}");
+            if is_made {
+                assert_eq!(fs::read(&path).unwrap(), bytes.as_bytes());
+                assert_eq!(fs::metadata(&path).unwrap().mode() & 0o7777, mode, "{bytes}");
+            }
+        }
+        let len_bytes = fs::metadata(&path).unwrap().len();
+        sync(&root, b"x", len_bytes).unwrap();
+        assert!(sync(&root, b"x", len_bytes + 1).is_err(), "a byte of it is not in memory");
+        assert_eq!(sync(&root, b"y", 1).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::rename(&path, place.path().join("y")).unwrap();
+        std::os::unix::fs::symlink("y", &path).unwrap();
+        assert!(sync(&root, b"x", len_bytes).is_err() && !make(0o600, b"by a link", false));
+        assert_eq!(fs::read(place.path().join("y")).unwrap(), b"and again, longer");
+    }
+}
