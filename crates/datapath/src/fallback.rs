@@ -51,9 +51,6 @@ pub trait Direction {
 
     fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError>;
 
-    /// Sends bytes that the engine has packed and holds back.
-    fn flush(&mut self) -> Result<(), EngineError>;
-
     /// Reaps all spans in flight.
     ///
     /// Errors that concern one span and leave the wire as it is go to `late`; one that is returned
@@ -89,10 +86,6 @@ impl Direction for dyn SendEngine {
 
     fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
         SendEngine::reap(self, wait, done)
-    }
-
-    fn flush(&mut self) -> Result<(), EngineError> {
-        self.send_bytes(&[], Boundary::Flush)
     }
 
     fn settle(
@@ -134,10 +127,6 @@ impl Direction for dyn ReceiveEngine {
 
     fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
         ReceiveEngine::reap(self, wait, done)
-    }
-
-    fn flush(&mut self) -> Result<(), EngineError> {
-        Ok(())
     }
 
     fn settle(
@@ -305,7 +294,6 @@ impl<E: Direction + ?Sized> Succession<E> {
     ) -> Result<(), EngineError> {
         candidates.retain(|info| E::opener(info).is_some());
         assert!(!candidates.is_empty(), "the chooser offers one engine at least");
-        self.engine()?.flush()?;
         self.settle(done)?;
         let wire = self.take_wire();
         self.waiting = candidates.into();

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeMap, os::unix::fs::FileExt, path::Path, sync::Arc};
 
-use haul_datapath::{EngineInfo, FileSpan, Remedy, SpanFile, engines};
+use haul_datapath::{EngineInfo, FileSpan, Remedy, SpanFile, StageTimes, engines};
 use haul_testkit::{
     content,
     seed::{Random, Seed},
@@ -86,6 +86,12 @@ fn check_seen(outcome: &Outcome, spans: &[FileSpan], content: &[u8]) {
     }
 }
 
+/// Checks that an engine says how long it took for the wire, the file and the tap.
+fn check_times(times: &StageTimes, tapped: Tapped, name: &str) {
+    assert!(times.send_ns + times.receive_ns > 0, "{name} on the wire: {times:?}");
+    assert_eq!(times.digest_ns > 0, tapped == Tapped::Yes, "{name} and its tap: {times:?}");
+}
+
 #[test]
 fn every_pair_moves_every_byte_to_its_place() {
     let seed = Seed::from_env_or_random();
@@ -123,6 +129,8 @@ fn every_pair_moves_every_byte_to_its_place() {
                         check_seen(&sent, &from, &content);
                         check_seen(&received, &into, &content);
                     }
+                    check_times(&sent.times, tapped, sender.name);
+                    check_times(&received.times, tapped, receiver.name);
                     refusals.note(&sent, &directory);
                     refusals.note(&received, &directory);
                 }

@@ -202,6 +202,25 @@ fn the_next_engine_goes_on_at_the_very_byte() {
 }
 
 #[test]
+fn a_span_of_several_engines_is_done_as_if_by_one() {
+    let _one = ONE_AT_A_TIME.lock();
+    GIVES_UP_AFTER_BYTES.store(1000, Ordering::SeqCst);
+    let file = file_in(&directories()[0]);
+    file.set_len(10_000).unwrap();
+    let file = Arc::new(SpanFile::new(file));
+    let into = Arc::new(SpanFile::new(file_in(&directories()[0])));
+    let of = |file| [span(3, file, 500, 9_000)];
+    let candidates = || vec![&FAULTY, &FAULTY, &FAULTY, read_write()];
+    let buffers = SocketBuffers::Automatic;
+    let (sent, received) =
+        run(candidates(), candidates(), &of(&file), &of(&into), Tapped::No, buffers);
+    for outcome in [sent, received] {
+        let done = outcome.done.iter().map(|done| (done.moved_bytes, done.copied_bytes));
+        assert_eq!(done.collect::<Vec<_>>(), [(9_000, 9_000)]);
+    }
+}
+
+#[test]
 fn engines_that_cannot_be_opened_are_passed_over_and_named() {
     let (near, far) = stream::wires(SocketBuffers::Automatic);
     let candidates = vec![&REFUSED, &SHUT, engines::find("discard").unwrap(), read_write()];
@@ -256,6 +275,71 @@ fn the_last_engines_error_counts_the_bytes_of_all() {
     receiver.receive_bytes(&mut arrived).unwrap();
     assert!(arrived.iter().all(|byte| *byte == 0));
     assert!(receiver.receive_bytes(&mut [0]).is_err(), "not a byte more");
+}
+
+/// The span's place is known where the engine that could not be opened knew nothing of it.
+#[test]
+fn an_engine_that_cannot_be_opened_within_a_span_fails_at_the_very_byte() {
+    let _one = ONE_AT_A_TIME.lock();
+    GIVES_UP_AFTER_BYTES.store(1000, Ordering::SeqCst);
+    let (near, _far) = stream::wires(SocketBuffers::Automatic);
+    let file = file_in(&directories()[0]);
+    file.set_len(10_000).unwrap();
+    let file = Arc::new(SpanFile::new(file));
+    let candidates = vec![&FAULTY, &SHUT];
+    let mut sender = Sender::open(candidates, near, &stream::host(), 1 << 20).unwrap();
+    let error = sender.submit(&span(3, &file, 500, 9_000), None, &mut Vec::new()).unwrap_err();
+    assert_eq!((error.engine, error.moved_bytes), ("shut", 1000));
+    assert_eq!((error.offset_bytes, error.span.map(|id| id.0)), (1500, Some(3)));
+}
+
+/// The spans that the engine `told` was announced.
+static TOLD: std::sync::Mutex<Vec<u64>> = std::sync::Mutex::new(Vec::new());
+
+/// Keeps what it is announced.
+struct Told(Faulty);
+
+impl SendEngine for Told {
+    fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
+        self.0.send_bytes(bytes, boundary)
+    }
+
+    fn prepare(&mut self, next: &FileSpan) {
+        TOLD.lock().unwrap().push(next.id.0);
+    }
+
+    fn submit(
+        &mut self,
+        span: &FileSpan,
+        tap: Option<&mut dyn SpanTap>,
+        done: &mut Vec<SpanDone>,
+    ) -> Result<(), EngineError> {
+        SendEngine::submit(&mut self.0, span, tap, done)
+    }
+
+    fn stage_times(&self) -> StageTimes {
+        StageTimes::default()
+    }
+
+    fn into_wire(self: Box<Self>) -> Wire {
+        self.0.wire
+    }
+}
+
+static TELLS: EngineInfo = EngineInfo {
+    name: "told",
+    open_send: Some(|setup| Ok(Box::new(Told(open(setup))))),
+    open_receive: None,
+    ..FAULTY
+};
+
+#[test]
+fn the_engine_at_work_is_told_which_span_comes_next() {
+    let (near, _far) = stream::wires(SocketBuffers::Automatic);
+    let mut sender = Sender::open(vec![&TELLS], near, &stream::host(), 1 << 20).unwrap();
+    let file = Arc::new(SpanFile::new(file_in(&directories()[0])));
+    sender.prepare(&span(8, &file, 0, 1));
+    assert_eq!(*TOLD.lock().unwrap(), [8]);
 }
 
 /// /dev/full takes no byte and has no O_DIRECT: the engine changes first, then the file fails.

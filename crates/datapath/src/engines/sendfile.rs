@@ -6,7 +6,7 @@
 //!
 //! sendfile(2) has no MSG_NOSIGNAL: the process must ignore SIGPIPE, as Rust programs do.
 
-use rustix::{fs::sendfile, io::Errno};
+use rustix::{fs::sendfile, io::retry_on_intr};
 
 use crate::{
     EngineInfo, Setup, SpanFile, StageTimes, Verdict, Wire, WireKind,
@@ -47,17 +47,12 @@ impl SendMover for Sendfile {
     ) -> Moved {
         let len = run.len_bytes.min(CALL_BYTES_MAX) as usize;
         let mut offset = run.offset_bytes;
-        loop {
-            let outcome = timed(&mut times.send_ns, || {
-                sendfile(wire.socket(), file.file(), Some(&mut offset), len)
-            });
-            match outcome {
-                Ok(moved) => return Moved::some(moved as u64),
-                Err(Errno::INTR) => {}
-                Err(errno) => {
-                    return Moved::failed(0, Failure::new("sendfile", Side::Either, errno));
-                }
-            }
+        let outcome = timed(&mut times.send_ns, || {
+            retry_on_intr(|| sendfile(wire.socket(), file.file(), Some(&mut offset), len))
+        });
+        match outcome {
+            Ok(moved) => Moved::some(moved as u64),
+            Err(errno) => Moved::failed(0, Failure::new("sendfile", Side::Either, errno)),
         }
     }
 }

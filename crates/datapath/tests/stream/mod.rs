@@ -13,7 +13,7 @@ use std::{
 
 use haul_datapath::{
     Boundary, Buffers, EngineError, EngineInfo, FileSpan, Host, IfCopied, Remedy, SpanDone,
-    SpanFile, SpanId, SpanTap, Wait, Wire, engines,
+    SpanFile, SpanId, SpanTap, StageTimes, Wait, Wire, engines,
     fallback::{Fallback, Receiver, Sender},
     skeleton,
 };
@@ -106,6 +106,7 @@ pub struct Outcome {
     pub failed: Vec<EngineError>,
     pub seen: Vec<Vec<u8>>,
     pub fallbacks: Vec<Fallback>,
+    pub times: StageTimes,
 }
 
 pub fn span(id: u64, file: &Arc<SpanFile>, offset_bytes: u64, len_bytes: u64) -> FileSpan {
@@ -144,6 +145,7 @@ pub fn send(
     }
     sender.reap(Wait::ForAll, &mut outcome.done).unwrap();
     assert_eq!(sender.spans_in_flight(), 0);
+    outcome.times = sender.stage_times();
     outcome.fallbacks = sender.take_fallbacks();
     outcome
 }
@@ -190,6 +192,7 @@ pub fn receive(
     let mut nothing = [0];
     let end = receiver.receive_bytes(&mut nothing).unwrap_err();
     assert_eq!((end.moved_bytes, end.source.kind()), (0, std::io::ErrorKind::UnexpectedEof));
+    outcome.times = receiver.stage_times();
     outcome.fallbacks = receiver.take_fallbacks();
     outcome
 }
