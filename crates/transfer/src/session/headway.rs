@@ -650,4 +650,18 @@ mod tests {
         headway.verified(1);
         assert_eq!(headway.stall_after(second(39), stall), stall);
     }
+
+    #[test]
+    fn after_eight_cuts_of_the_smallest_spans_all_time_counts() {
+        for (span_bytes, at_eighth) in [(64 << 10, 7 * 12), (SPAN, 7 * 2)] {
+            let (now, headway) = (Instant::now(), Headway::new(RETRY * 9, span_bytes));
+            let mut passed = Vec::new();
+            for number in 0..8 {
+                let at = now + Duration::from_secs(12) * number;
+                headway.stream_cut(at, &cut(300, 10));
+                passed.push((RETRY * 9 - headway.left(at).expect("it runs")).as_secs());
+            }
+            assert_eq!(passed, [0, 2, 4, 6, 8, 10, 12, at_eighth]);
+        }
+    }
 }

@@ -199,12 +199,13 @@ impl Growing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_protocol::message;
 
     const SPAN: u64 = 64 << 10;
 
     fn offer(size_bytes: u64) -> FileOffer {
-        let growth = Growth::Growing;
-        FileOffer { name: b"x".to_vec(), size_bytes, growth, ..FileOffer::default() }
+        let (kind, growth) = (message::FileKind::Regular, Growth::Growing);
+        FileOffer { name: b"x".to_vec(), kind, size_bytes, growth, ..FileOffer::default() }
     }
 
     fn first_spans(size_bytes: u64, count: u32) -> SpanSet {
@@ -242,6 +243,9 @@ mod tests {
         // All of it comes again: an earlier run's bytes too.
         let (again, lost) = round(&mut growing, &mut tally, SPAN * 5, 0);
         assert_eq!((again, lost), (BytesAgain { bytes: SPAN * 4, resumed_bytes: 0 }, SPAN));
+        // And once more: they are off the count already.
+        let (again, lost) = round(&mut growing, &mut tally, SPAN * 6, 0);
+        assert_eq!((again, lost), (BytesAgain { bytes: SPAN * 5, resumed_bytes: 0 }, 0));
         growing.ended(b"x");
         assert!(growing.files.is_empty());
     }
@@ -340,5 +344,57 @@ mod tests {
         growing.offered(&named("x", SPAN * 9), &mut tally);
         growing.begins(&named("x", SPAN * 9), SPAN, &first_spans(SPAN * 9, 6), b"");
         assert_eq!(spans(lags(&mut growing, 0)), [of("x", 2)]);
+    }
+
+    /// A target of a file that grows, in a directory.
+    fn target(directory: &std::path::Path, offer: &FileOffer) -> TargetFile {
+        use crate::{file_options::FileOptions, storage::fresh::Fresh};
+        use haul_protocol::message::Digest;
+        let place = super::super::without_peer::place(directory, FileOptions::default());
+        match place.prepare(offer, SPAN, Digest::AesGmac, &mut Fresh::default()).unwrap() {
+            Prepared::Ready { target, .. } => *target,
+            _ => panic!("it is there already"),
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_file_that_is_there_is_compared_and_anything_else_comes() {
+        for (growth, compared, size_bytes, is_compared) in [
+            (Growth::Grown, Compared::NotCompared, SPAN, true),
+            (Growth::Grown, Compared::NotCompared, SPAN + 1, false),
+            (Growth::Grown, Compared::OtherContent, SPAN, false),
+            (Growth::Growing, Compared::NotCompared, SPAN, false),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let (mut growing, mut tally) = (Growing::default(), Tally::default());
+            growing.offered(&offer(SPAN), &mut tally);
+            assert!(growing.prepare(&offer(SPAN)).is_none(), "none was left open");
+            growing.begins(&offer(SPAN), SPAN, &first_spans(SPAN, 0), b"");
+            growing.settled(&offer(SPAN), Some(target(directory.path(), &offer(SPAN))));
+            let round = FileOffer { growth, compared, ..offer(size_bytes) };
+            let prepared = growing.prepare(&round).expect("it was left open").unwrap();
+            assert_eq!(matches!(prepared, Prepared::Compare(_)), is_compared, "{round:?}");
+            let is_open = growing.prepare(&round).is_some();
+            assert_eq!(is_open, is_compared, "what is compared stays open, if it differs");
+        }
+    }
+
+    #[test]
+    fn of_more_files_than_stay_open_the_one_that_was_settled_first_is_closed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut growing, mut tally) = (Growing::default(), Tally::default());
+        let most = open_files::kept_files_max();
+        // The later a file is settled, the earlier is its name.
+        let of = |number: usize| named(&format!("{:04}", 9999 - number), SPAN);
+        let mut settle = |growing: &mut Growing, number| {
+            growing.offered(&of(number), &mut tally);
+            growing.settled(&of(number), Some(target(directory.path(), &of(number))));
+        };
+        let is_open = |growing: &Growing, number| growing.files[&of(number).name].target.is_some();
+        (0..most).for_each(|number| settle(&mut growing, number));
+        assert!((0..most).all(|number| is_open(&growing, number)));
+        settle(&mut growing, most);
+        let closed: Vec<_> = (0..=most).filter(|number| !is_open(&growing, *number)).collect();
+        assert_eq!(closed, [0]);
     }
 }

@@ -171,6 +171,22 @@ mod tests {
     }
 
     #[test]
+    fn a_change_of_engines_is_told_to_both_sides() {
+        use crate::{problem::Side, session::engine_orders::told_to_both};
+        use haul_protocol::StreamId;
+        let mut hear = Vec::new();
+        let mut told = |event| hear.push(event);
+        let mut context = without_peer::begin(FileOptions::default(), &mut told).context;
+        context.tell_change(None);
+        let change = told_to_both(Side::Source, StreamId(3), "-> splice".into(), "slow".into());
+        context.tell_change(Some(change.clone()));
+        let notice = lock(&context.shared.machine).poll_message();
+        assert_eq!(notice, Some(Message::Notice(change.0)));
+        drop(context);
+        assert!(matches!(&hear[..], [Event::Fallback { why, .. }] if why == "slow"), "{hear:?}");
+    }
+
+    #[test]
     fn a_refusal_ends_the_session_with_its_fault() {
         let (here, notices, _) = told(false, |context| {
             context.refuse(fault("x"));

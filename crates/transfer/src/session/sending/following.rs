@@ -96,7 +96,7 @@ struct Followed {
     durable_before: u64,
     looked_at: Instant,
     /// Sizes of the file, each with the earliest time it may have had it: the look before it was
-    /// seen.
+    /// seen. None is larger than the file is now.
     samples: VecDeque<(Instant, u64)>,
 }
 
@@ -510,7 +510,7 @@ impl Followed {
             return Some(self.offer(full_bytes, Growth::Growing, recording));
         }
         let waited = self.first_after(settled).map(|at| now.saturating_duration_since(at));
-        let is_due = size_bytes > settled && waited.is_some_and(|waited| waited >= TAIL_AFTER);
+        let is_due = waited.is_some_and(|waited| waited >= TAIL_AFTER);
         is_due.then(|| self.offer(size_bytes, Growth::Growing, recording))
     }
 
@@ -565,7 +565,7 @@ impl Followed {
             self.samples.pop_front();
         }
         let bytes = self.size_bytes.saturating_sub(durable);
-        let since = self.first_after(durable).filter(|_| bytes > 0);
+        let since = self.first_after(durable);
         let seconds = since.map_or(0.0, |at| now.saturating_duration_since(at).as_secs_f64());
         let path = Name(self.entry.offer.name.clone());
         Some(Lag { path, bytes, seconds: stages::round(seconds, 2) })

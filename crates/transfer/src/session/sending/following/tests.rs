@@ -511,3 +511,37 @@ fn a_source_that_is_gone_before_it_is_held_fails_like_any_other() {
     assert!(following.met(found(entry, false), &mut context).is_none());
     assert_eq!((context.tally.failed_files, following.keeps_some()), (1, false));
 }
+
+#[test]
+fn an_offer_is_that_of_the_file_whose_name_it_has() {
+    let mut scene = Scene::new(10);
+    let path = scene.directory.path().join("y");
+    fs::write(&path, "y").unwrap();
+    scene.following.begin(entry(&path), false, scene.begun).unwrap();
+    scene.following.files.iter_mut().for_each(|file| file.phase = Phase::Offering);
+    let entry = entry(&path);
+    let offered = Offered { file: FileId(1), entry: &entry, before: None };
+    let found = scene.following.offered_by(&offered).map(|file| file.entry.offer.name.clone());
+    assert_eq!(found, Some(b"y".to_vec()));
+    scene.following.files[1].phase = Phase::Resting;
+    assert!(scene.following.offered_by(&offered).is_none(), "it has not been asked for");
+}
+
+#[test]
+fn durable_bytes_are_those_of_the_one_file_that_is_on_its_way() {
+    let mut scene = Scene::new(10);
+    let path = scene.directory.path().join("y");
+    fs::write(&path, [7; 10]).unwrap();
+    scene.following.begin(entry(&path), false, scene.begun).unwrap();
+    for (others, lag_bytes) in [(Phase::Resting, 6), (Phase::Offered(FileId(2)), 10)] {
+        let phases = [Phase::Offered(FileId(1)), others];
+        for (file, phase) in scene.following.files.iter_mut().zip(phases) {
+            (file.phase, file.offered_bytes, file.resumed_bytes) = (phase, 10, Some(0));
+        }
+        // The other one has been there for long.
+        scene.following.files[1].settled_bytes = Some(10);
+        (scene.following.looked_at, scene.following.lag) = (None, LagMeter::default());
+        scene.following.look(scene.begun, 4);
+        assert_eq!(scene.following.lag.largest.as_ref().map(|lag| lag.bytes), Some(lag_bytes));
+    }
+}
