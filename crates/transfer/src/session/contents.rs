@@ -44,3 +44,35 @@ impl Contents {
         lock(&self.files).remove(&file)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: FileId = FileId(3);
+
+    fn grid() -> SpanGrid {
+        SpanGrid::new(150 << 10, 64 << 10).unwrap()
+    }
+
+    #[test]
+    fn values_of_an_earlier_run_and_of_this_one_are_those_of_a_file_until_it_is_settled() {
+        let contents = Contents::default();
+        let mut earlier = FileContent::new(grid());
+        earlier.insert(SpanIndex(0), [1; 32]);
+        contents.begin(FILE, earlier);
+        contents.span(FILE, grid(), SpanIndex(1), None);
+        let values = |spans: &[u32]| {
+            let spans: Vec<_> = spans.iter().copied().map(SpanIndex).collect();
+            contents.values(FILE, &spans)
+        };
+        assert_eq!(values(&[0, 1]), None, "nobody knows that of the second");
+        contents.span(FILE, grid(), SpanIndex(1), Some([2; 32]));
+        assert_eq!(values(&[1, 0]), Some(vec![[2; 32], [1; 32]]));
+        let all = contents.get(FILE).unwrap();
+        assert_eq!(all.value(SpanIndex(1)), Some([2; 32]));
+        assert_eq!((contents.get(FileId(4)), contents.take(FileId(4))), (None, None));
+        assert_eq!(contents.take(FILE), Some(all));
+        assert_eq!((contents.get(FILE), values(&[0])), (None, None));
+    }
+}

@@ -131,4 +131,65 @@ mod tests {
         assert_eq!(kept(false, true), None);
         assert_eq!(kept(true, true), None);
     }
+
+    const MOMENT: Duration = Duration::from_nanos(1);
+
+    fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_silent_peer_is_asked_after_five_seconds_or_half_its_time_and_not_more_often() {
+        for (lost_after, ping_after) in [(LOST_AFTER, PING_AFTER), (seconds(8), seconds(4))] {
+            let begun = Instant::now();
+            let mut listening = Listening::new(lost_after, begun);
+            let mut look = |after| listening.look(begun + after, begun, None);
+            assert_eq!(look(ping_after), Next::Nothing);
+            assert_eq!(look(ping_after + MOMENT), Next::Ping);
+            if lost_after > ping_after * 3 {
+                assert_eq!(look(ping_after * 2 + MOMENT), Next::Nothing);
+                assert_eq!(look(ping_after * 2 + MOMENT * 2), Next::Ping);
+            }
+            // One that speaks is not asked, however long ago it was asked last.
+            let mut listening = Listening::new(lost_after, begun);
+            let now = begun + seconds(60);
+            assert_eq!(listening.look(now, now - ping_after, None), Next::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_peer_is_kept_to_the_very_end_of_its_time() {
+        let begun = Instant::now();
+        let mut listening = Listening::new(LOST_AFTER, begun);
+        let end = begun + LOST_AFTER;
+        assert!(!matches!(listening.look(end, begun, None), Next::GiveUp(_)));
+        let why = Next::GiveUp("nothing heard for 20 s".into());
+        assert_eq!(listening.look(end + MOMENT, begun, None), why);
+    }
+
+    #[test]
+    fn who_holds_what_another_waits_for_has_four_seconds_to_answer() {
+        let begun = Instant::now();
+        let mut listening = Listening::new(LOST_AFTER, begun);
+        let asked_at = begun + seconds(1);
+        assert_eq!(listening.look(asked_at, begun, Some(7)), Next::Ping);
+        assert!(listening.is_doubted(begun) && !listening.is_doubted(asked_at));
+        let end = asked_at + LOST_AFTER_WANTED;
+        assert_eq!(listening.look(end, begun, Some(7)), Next::Nothing);
+        assert!(matches!(listening.look(end + MOMENT, begun, Some(7)), Next::GiveUp(_)));
+        // It has answered in time: it is asked again, after as long.
+        assert_eq!(listening.look(end, asked_at, Some(7)), Next::Nothing);
+        assert_eq!(listening.look(end + MOMENT, asked_at, Some(7)), Next::Ping);
+    }
+
+    #[test]
+    fn bytes_that_moved_while_nobody_waited_are_no_answer() {
+        let begun = Instant::now();
+        let mut listening = Listening::new(LOST_AFTER, begun);
+        assert_eq!(listening.look(begun + seconds(1), begun, Some(10)), Next::Ping);
+        assert_eq!(listening.look(begun + seconds(2), begun, None), Next::Nothing);
+        assert!(!listening.is_doubted(begun), "nobody waits any more");
+        assert_eq!(listening.look(begun + seconds(3), begun, Some(50)), Next::Ping);
+        assert!(listening.is_doubted(begun));
+    }
 }

@@ -48,3 +48,40 @@ impl SentSpans {
         status == PayloadStatus::Whole || (grid.count() > 1 && status != PayloadStatus::Abandoned)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_protocol::StreamId;
+
+    fn sent(file: u32, offset_bytes: u64, digest: u8) -> SentSpan {
+        let (file, stream) = (FileId(file), StreamId(0));
+        let header = SpanHeader { file, offset_bytes, len_bytes: 10, sequence: 0, stream };
+        SentSpan { header, status: PayloadStatus::Whole, digest: [digest; 16] }
+    }
+
+    #[test]
+    fn a_span_is_kept_as_it_went_out_last_until_its_file_is_settled() {
+        let spans = SentSpans::default();
+        for (span, sent) in [(1, sent(7, 10, 1)), (0, sent(7, 0, 2)), (1, sent(7, 10, 3))] {
+            spans.sent(SpanIndex(span), sent);
+        }
+        spans.sent(SpanIndex(0), sent(8, 0, 4));
+        let digests =
+            |file| spans.of(FileId(file)).iter().map(|sent| sent.digest[0]).collect::<Vec<_>>();
+        assert_eq!((digests(7), digests(8), digests(9)), (vec![2, 3], vec![4], vec![]));
+        spans.forget(FileId(7));
+        assert_eq!((digests(7), digests(8)), (vec![], vec![4]));
+    }
+
+    #[test]
+    fn a_span_that_can_be_looked_at_again_is_kept_unless_it_was_given_up() {
+        use PayloadStatus::{Abandoned, Confirmed, Whole};
+        const SPAN: u64 = 64 << 10;
+        for (size_bytes, kept) in [(SPAN, [true, false, false]), (SPAN + 1, [true, true, false])] {
+            let grid = SpanGrid::new(size_bytes, SPAN).unwrap();
+            let keeps = |status| SentSpans::keeps(&grid, status);
+            assert_eq!([Whole, Confirmed, Abandoned].map(keeps), kept, "{size_bytes}");
+        }
+    }
+}
