@@ -166,3 +166,101 @@ impl Context<'_> {
         self.tell(event);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::receiving::without_peer::begin;
+    use haul_protocol::{Message, message::Side};
+
+    const FILE: FileId = FileId(0);
+
+    fn fault(code: FaultCode) -> Fault {
+        Fault::new(code, Side::Target, "cannot be written").at("x")
+    }
+
+    /// Runs a test in a session to which a file was offered, and returns what it told.
+    fn told(test: impl FnOnce(&mut Context<'_>)) -> Vec<Event> {
+        let mut told = Vec::new();
+        let mut hear = |event| told.push(event);
+        let mut context = begin(TargetPlace::Null, &mut hear).context;
+        let (name, kind) = (b"x".to_vec(), message::FileKind::Regular);
+        let offer = FileOffer { file: FILE, name, kind, size_bytes: 10, ..FileOffer::default() };
+        lock(&context.shared.machine).handle(Message::FileOffer(offer.clone())).unwrap();
+        context.open.insert(FILE, OpenFile { offer, stored_as: None, pass: None });
+        test(&mut context);
+        drop(context);
+        told
+    }
+
+    fn messages(context: &Context<'_>) -> Vec<Message> {
+        let mut machine = lock(&context.shared.machine);
+        std::iter::from_fn(|| machine.poll_message()).collect()
+    }
+
+    fn need() -> Answer {
+        let durable = haul_protocol::SpanSet::new(1);
+        let (stored_as, earlier) = (Vec::new(), Default::default());
+        Answer::Need { span_bytes: 64 << 10, durable, stored_as, earlier }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_fails_once_on_both_sides() {
+        let told = told(|context| {
+            context.answer(FILE, need());
+            assert!(matches!(&messages(context)[..], [Message::FileAnswer(_)]));
+            for _ in 0..2 {
+                context.fail(FILE, fault(FaultCode::IoFailed));
+            }
+            let [Message::FileSettled(settled)] = &messages(context)[..] else { panic!("one") };
+            assert_eq!(settled.fault, Some(fault(FaultCode::IoFailed)));
+            assert!(context.open.is_empty() && context.offer(FILE).is_none());
+            let settled = context.settled.pop_front().unwrap();
+            assert_eq!((settled.file, settled.status), (FILE, FileStatus::Failed));
+            assert_eq!(settled.fault, Some(fault(FaultCode::IoFailed)));
+            assert!(context.settled.is_empty());
+        });
+        assert!(told.is_empty(), "the stages are told first: {told:?}");
+    }
+
+    #[test]
+    fn a_file_that_is_answered_twice_ends_the_session() {
+        told(|context| {
+            assert_eq!(context.offer(FILE).map(|offer| offer.size_bytes), Some(10));
+            context.answer(FILE, need());
+            assert!(context.ended.is_none());
+            context.answer(FILE, need());
+            let Some(SessionEnd::Refused(why)) = &context.ended else { panic!("it goes on") };
+            assert!(why.what.contains("twice"), "{why:?}");
+        });
+    }
+
+    #[test]
+    fn a_failure_at_the_end_is_told_to_both_sides_and_the_first_is_kept() {
+        let told = told(|context| {
+            context.failed_late(fault(FaultCode::NoSpace));
+            context.failed_late(fault(FaultCode::IoFailed));
+            let faults = messages(context).into_iter().map(|message| match message {
+                Message::Notice(notice) => notice.fault.map(|fault| fault.code),
+                other => panic!("{other:?}"),
+            });
+            let codes = [FaultCode::NoSpace, FaultCode::IoFailed].map(Some);
+            assert_eq!(faults.collect::<Vec<_>>(), codes);
+            assert_eq!(context.tally.failed_files, 2);
+            let first = Problem::of(&fault(FaultCode::NoSpace)).to_string();
+            let kept = context.tally.first_problem.as_ref().map(ToString::to_string);
+            assert_eq!(kept, Some(first));
+        });
+        assert!(matches!(&told[..], [Event::Error(_), Event::Error(_)]), "{told:?}");
+    }
+
+    #[test]
+    fn another_way_is_told_to_both_sides() {
+        let told = told(|context| {
+            context.tell_fallback("free space", "too little".into());
+            let [Message::Notice(notice)] = &messages(context)[..] else { panic!("one") };
+            assert_eq!(notice.why, "too little");
+        });
+        assert!(matches!(&told[..], [Event::Fallback { .. }]), "{told:?}");
+    }
+}
