@@ -6,7 +6,7 @@
 
 use std::{collections::VecDeque, io};
 
-use haul_sys::zero_copy;
+use haul_sys::zero_copy::{self, Notice};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -141,7 +141,6 @@ impl ZeroCopySends {
                     self.enter(slot, moved as u64);
                     sent += moved;
                 }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NOBUFS) => {
                     // Too many notices wait (net.core.optmem_max), or RLIMIT_MEMLOCK is reached.
                     if self.sends.is_empty() {
@@ -205,17 +204,22 @@ impl ZeroCopySends {
             && let Some(notice) = zero_copy::take_notice(wire.socket())?
         {
             any = true;
-            let first = notice.first.wrapping_sub(self.first_number) as usize;
-            let count = notice.last.wrapping_sub(notice.first) as usize + 1;
-            for at in first..first.saturating_add(count).min(self.sends.len()) {
-                self.noticed(at, notice.copied);
-            }
-            while self.sends.front().is_some_and(|sent| sent.noticed) {
-                self.sends.pop_front();
-                self.first_number = self.first_number.wrapping_add(1);
-            }
+            self.take(&notice);
         }
         Ok(any)
+    }
+
+    /// Takes the notice of a run of sends; the numbers begin again behind the last of 32 bits.
+    fn take(&mut self, notice: &Notice) {
+        let first = notice.first.wrapping_sub(self.first_number) as usize;
+        let count = notice.last.wrapping_sub(notice.first) as usize + 1;
+        for at in first..first.saturating_add(count).min(self.sends.len()) {
+            self.noticed(at, notice.copied);
+        }
+        while self.sends.front().is_some_and(|sent| sent.noticed) {
+            self.sends.pop_front();
+            self.first_number = self.first_number.wrapping_add(1);
+        }
     }
 
     fn noticed(&mut self, at: usize, copied: bool) {
@@ -321,5 +325,101 @@ impl ZeroCopySends {
     pub(crate) fn abandon(&mut self) {
         self.flights.clear();
         self.sends.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sends(if_copied: IfCopied, first_number: u32) -> ZeroCopySends {
+        ZeroCopySends {
+            sends: VecDeque::new(),
+            first_number,
+            flights: VecDeque::new(),
+            begun: 0,
+            slots: vec![Slot::default(); 4],
+            freed: Vec::new(),
+            copies: CopyWatch::new(if_copied),
+            refused: false,
+        }
+    }
+
+    fn handed_over(sends: &mut ZeroCopySends) -> Vec<(u64, u64, u64)> {
+        let mut done = Vec::new();
+        sends.hand_over(&mut done);
+        done.iter().map(|done| (done.id.0, done.moved_bytes, done.copied_bytes)).collect()
+    }
+
+    /// The kernel may tell of later sends first, of several at once, and of none twice.
+    #[test]
+    fn a_slot_is_free_and_a_span_is_done_when_all_of_their_sends_are_over() {
+        for first in [0, 7, u32::MAX - 1, u32::MAX] {
+            let at = |number: u32| first.wrapping_add(number);
+            let notice = |from, to, copied| Notice { first: at(from), last: at(to), copied };
+            let mut sends = sends(IfCopied::GoOn, first);
+            sends.begin(SpanId(5));
+            for (slot, bytes) in [(0, 100), (0, 20), (1, 3)] {
+                sends.slots[slot].open = true;
+                sends.enter(slot, bytes);
+            }
+            sends.close(0);
+            sends.take(&notice(2, 2, false));
+            assert_eq!(sends.take_freed(), [0; 0], "more of slot 1 may follow");
+            sends.close(1);
+            assert_eq!(sends.take_freed(), [1]);
+            sends.take(&notice(1, 1, true));
+            assert_eq!(sends.take_freed(), [0; 0], "a send of slot 0 is under way");
+            sends.end(true);
+            assert_eq!((handed_over(&mut sends), sends.spans_in_flight()), (vec![], 1));
+            assert_eq!(sends.oldest_span(), Some(SpanId(5)));
+            sends.take(&notice(0, 2, true));
+            assert_eq!(sends.take_freed(), [0]);
+            let done = handed_over(&mut sends);
+            assert_eq!(done, [(5, 123, 120)], "what was noticed counts once");
+            assert_eq!((sends.sends.len(), sends.first_number), (0, at(3)));
+            sends.begin(SpanId(6));
+            sends.enter(2, 1);
+            sends.take(&notice(3, 3, false));
+            sends.end(true);
+            assert_eq!(handed_over(&mut sends), [(6, 1, 0)], "the next number follows");
+        }
+    }
+
+    #[test]
+    fn a_span_that_is_still_being_sent_is_not_done_and_one_that_failed_never() {
+        let mut sends = sends(IfCopied::GoOn, 0);
+        sends.begin(SpanId(1));
+        sends.enter(0, 10);
+        sends.take(&Notice { first: 0, last: 0, copied: false });
+        assert_eq!(handed_over(&mut sends), [], "more of it follows");
+        sends.enter(0, 10);
+        sends.end(false);
+        // The same span comes again while a send of the first try is under way.
+        sends.begin(SpanId(1));
+        sends.enter(1, 7);
+        sends.end(true);
+        sends.take(&Notice { first: 1, last: 1, copied: true });
+        assert_eq!(handed_over(&mut sends), [], "the notice was of the first try");
+        sends.take(&Notice { first: 2, last: 2, copied: false });
+        assert_eq!(handed_over(&mut sends), [(1, 7, 0)]);
+        sends.begin(SpanId(2));
+        sends.enter(0, 1);
+        sends.abandon();
+        assert_eq!((sends.spans_in_flight(), sends.oldest_span()), (0, None));
+    }
+
+    #[test]
+    fn a_kernel_that_locks_no_memory_is_a_reason_to_give_up_but_not_for_a_study() {
+        for (if_copied, refused, gives_up) in [
+            (IfCopied::GiveUp, false, false),
+            (IfCopied::GiveUp, true, true),
+            (IfCopied::GoOn, true, false),
+        ] {
+            let sends = ZeroCopySends { refused, ..sends(if_copied, 0) };
+            let why = sends.check(1 << 20).err().map(|error| error.to_string());
+            let says = |why: String| why.contains("needs 1032 KiB of locked memory");
+            assert_eq!(why.map(says), gives_up.then_some(true));
+        }
     }
 }

@@ -99,7 +99,7 @@ impl Mapping {
         let socket = socket.as_fd().as_raw_fd();
         // SAFETY: the range is inside the mapping, which lives across the call; the kernel checks
         // each page and answers EFAULT for one that is gone.
-        crate::counted(unsafe {
+        crate::uninterrupted(|| unsafe {
             libc::send(socket, first, range.len(), flags.bits().cast_signed())
         })
     }
@@ -122,7 +122,7 @@ impl Mapping {
         let socket = socket.as_fd().as_raw_fd();
         // SAFETY: as in `send_to`; no Rust reference to the mapped bytes ever exists, so that the
         // kernel may write them.
-        crate::counted(unsafe {
+        crate::uninterrupted(|| unsafe {
             libc::recv(socket, first, range.len(), flags.bits().cast_signed())
         })
     }

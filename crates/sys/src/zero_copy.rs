@@ -79,7 +79,9 @@ pub fn send(socket: impl AsFd, bytes: &[u8], flags: SendFlags) -> io::Result<usi
     let socket = socket.as_fd().as_raw_fd();
     // SAFETY: the bytes are readable across the call; afterwards the kernel reads pages that it
     // holds itself, wherever the memory is by then.
-    crate::counted(unsafe { libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags) })
+    crate::uninterrupted(|| unsafe {
+        libc::send(socket, bytes.as_ptr().cast(), bytes.len(), flags)
+    })
 }
 
 /// Room for a notice and the control messages that may come beside it.

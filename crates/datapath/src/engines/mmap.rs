@@ -109,17 +109,10 @@ impl SendMover for Window {
             Ok(mapped) => mapped,
             Err(error) => return Moved::failed(0, Failure::new("mmap", Side::File, error)),
         };
-        loop {
-            let flags = socket::send_flags(Boundary::Flush);
-            let outcome =
-                timed(&mut times.send_ns, || mapping.send_to(wire.socket(), part.clone(), flags));
-            match outcome {
-                Ok(moved) => return checked(file, run.offset_bytes, moved as u64),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    return Moved::failed(0, Failure::new("send", Side::Either, error));
-                }
-            }
+        let flags = socket::send_flags(Boundary::Flush);
+        match timed(&mut times.send_ns, || mapping.send_to(wire.socket(), part, flags)) {
+            Ok(moved) => checked(file, run.offset_bytes, moved as u64),
+            Err(error) => Moved::failed(0, Failure::new("send", Side::Either, error)),
         }
     }
 
@@ -167,23 +160,20 @@ impl ReceiveMover for Window {
             }
             Err(error) => return Moved::failed(0, Failure::new("mmap", Side::File, error)),
         };
-        loop {
-            let outcome = timed(&mut times.receive_ns, || {
-                mapping.receive_from(wire.socket(), part.clone(), RecvFlags::WAITALL)
-            });
-            let failure = match outcome {
-                Ok(0) => Failure::new("recv", Side::Wire, socket::closed()),
-                Ok(moved) => return Moved::some(moved as u64),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // No room for the page, or the file became shorter: the bytes are still to be
-                // received, and an engine that writes will learn which of the two it is.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::FAULT) => {
-                    Failure::new("recv into the mapped file", Side::File, unsupported(error))
-                }
-                Err(error) => Failure::new("recv", Side::Wire, error),
-            };
-            return Moved::failed(0, failure);
-        }
+        let outcome = timed(&mut times.receive_ns, || {
+            mapping.receive_from(wire.socket(), part, RecvFlags::WAITALL)
+        });
+        let failure = match outcome {
+            Ok(0) => Failure::new("recv", Side::Wire, socket::closed()),
+            Ok(moved) => return Moved::some(moved as u64),
+            // No room for the page, or the file became shorter: the bytes are still to be
+            // received, and an engine that writes will learn which of the two it is.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::FAULT) => {
+                Failure::new("recv into the mapped file", Side::File, unsupported(error))
+            }
+            Err(error) => Failure::new("recv", Side::Wire, error),
+        };
+        Moved::failed(0, failure)
     }
 
     fn span_is_over(&mut self) {
