@@ -43,7 +43,7 @@ pub static INFO: EngineInfo = EngineInfo {
 
 /// Bytes of the buffer, the smallest that is not painfully slow. Every limit has a name, a unit and
 /// a reason.
-const BUFFER_BYTES: usize = 64 << 10;
+const BUFFER_BYTES: usize = 65_536;
 
 /// The state of an engine: one thread has it and its wire; nothing is shared.
 struct Skeleton {

@@ -94,17 +94,17 @@ pub(crate) struct Payload {
 
 impl Payload {
     pub(crate) fn begin(wire: &Wire, left_bytes: u64) -> Self {
-        let is_long = left_bytes >= 4 * WAKE_BYTES;
-        let window = || TcpInfo::of(wire.socket()).map_or(0, |tcp| tcp.own_window_bytes.into());
-        Self::with_window(wire, left_bytes, if is_long { window() } else { 0 })
+        Self::with_window(wire, left_bytes, || {
+            TcpInfo::of(wire.socket()).map_or(0, |tcp| tcp.own_window_bytes.into())
+        })
     }
 
-    /// Begins a payload in a window of this size.
-    fn with_window(wire: &Wire, left_bytes: u64, window_bytes: u64) -> Self {
+    /// Begins a payload in a window of this size, which is looked at where it matters.
+    fn with_window(wire: &Wire, left_bytes: u64, window_bytes: impl FnOnce() -> u64) -> Self {
         // Kernel TLS counts records below and bytes above them.
         let pays = left_bytes >= 4 * WAKE_BYTES && matches!(wire, Wire::Tcp(_));
         let waits_for_more = pays
-            && window_bytes >= WINDOW_BYTES_MIN
+            && window_bytes() >= WINDOW_BYTES_MIN
             && haul_sys::low_water::set_receive_low_water(wire.socket(), WAKE_BYTES as u32).is_ok();
         Self { left_bytes, waits_for_more }
     }
@@ -186,7 +186,7 @@ impl Payload {
 /// Flags of a send, which never raises SIGPIPE: a peer that is gone is an error like others.
 pub(crate) fn send_flags(boundary: Boundary) -> SendFlags {
     match boundary {
-        Boundary::MoreFollows => SendFlags::MORE | SendFlags::NOSIGNAL,
+        Boundary::MoreFollows => SendFlags::MORE.union(SendFlags::NOSIGNAL),
         Boundary::Flush => SendFlags::NOSIGNAL,
     }
 }
@@ -233,6 +233,33 @@ mod tests {
         assert_eq!((between.moved_bytes, between.remedy), (0, Remedy::Reconnect));
     }
 
+    /// Bytes that a sleeper waits for, and the smallest window in which it does.
+    const WAKE: u64 = 131_072;
+    const WINDOW: u64 = 1 << 20;
+
+    #[test]
+    fn a_payload_waits_for_more_while_as_much_is_to_come() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (near, far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
+        let ask = |payload: &mut Payload, by_waiting: bool| {
+            send_all("test", &far, &[1; 10], Boundary::Flush).unwrap();
+            if by_waiting {
+                payload.wait(&near).unwrap();
+                receive_all("test", &near, &mut [0; 10]).unwrap();
+                payload.took(10);
+            } else {
+                payload.receive(&near, &mut [0; 10]).unwrap();
+            }
+            (payload.left_bytes, payload.waits_for_more)
+        };
+        for by_waiting in [true, false] {
+            let mut payload = Payload { left_bytes: WAKE + 10, waits_for_more: true };
+            assert_eq!(ask(&mut payload, by_waiting), (WAKE, true));
+            assert_eq!(ask(&mut payload, by_waiting), (WAKE - 10, true), "as much is to come");
+            assert_eq!(ask(&mut payload, by_waiting), (WAKE - 20, false), "it is not any more");
+        }
+    }
+
     /// A peer that sends a whole span, in pieces of any size, and then waits for an answer.
     #[test]
     fn a_payload_never_waits_for_bytes_beyond_its_own() {
@@ -240,21 +267,21 @@ mod tests {
         let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
         let (near, far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
-        let lens = [WAKE_BYTES * 4 - 1, WAKE_BYTES * 4, WAKE_BYTES * 9 + 424];
-        let windows = [WINDOW_BYTES_MIN, WINDOW_BYTES_MIN - 1];
+        let lens = [4 * WAKE - 1, 4 * WAKE, 9 * WAKE + 424];
+        let windows = [WINDOW, WINDOW - 1];
         for (len, window) in lens.into_iter().flat_map(|len| windows.map(|window| (len, window))) {
             let sent: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
             let mut got = vec![0; len as usize];
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    for part in sent.chunks(WAKE_BYTES as usize - 24) {
+                    for part in sent.chunks(WAKE as usize - 24) {
                         send_all("test", &far, part, Boundary::Flush).unwrap();
                         std::thread::sleep(std::time::Duration::from_millis(2));
                     }
                 });
-                let mut payload = Payload::with_window(&near, len, window);
+                let mut payload = Payload::with_window(&near, len, || window);
                 // A window that is still small would stay so.
-                let waits = len >= WAKE_BYTES * 4 && window >= WINDOW_BYTES_MIN;
+                let waits = len >= 4 * WAKE && window >= WINDOW;
                 assert_eq!(payload.waits_for_more, waits, "{len} bytes, a window of {window}");
                 for block in got.chunks_mut(200_000) {
                     payload.receive(&near, block).unwrap();

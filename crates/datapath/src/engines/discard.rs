@@ -56,7 +56,7 @@ impl Discard {
     /// Takes up to `bytes_max` bytes off the wire without copying them.
     fn drop_some(&mut self, bytes_max: u64) -> Result<u64, Errno> {
         let want = bytes_max.min(self.untouched.len() as u64) as usize;
-        let flags = RecvFlags::TRUNC | RecvFlags::WAITALL;
+        let flags = RecvFlags::TRUNC.union(RecvFlags::WAITALL);
         let (_, moved) = rustix::net::recv(self.wire.socket(), &mut self.untouched[..want], flags)?;
         Ok(moved as u64)
     }
