@@ -178,6 +178,9 @@ struct Shared {
     has_shown: AtomicBool,
     /// Count of small files of hidden directories that are not to wait for others.
     staged_max: usize,
+    /// A sync of a whole file system failed, which is told once and may have been the failure of
+    /// names that came meanwhile: each file and each directory is asked from then on.
+    asks_each: AtomicBool,
     durable_bytes: AtomicU64,
     sync_ns: AtomicU64,
     /// Time when the sync under way began.
@@ -571,12 +574,13 @@ impl Shared {
         let directories =
             |entry: &Entry| lock(&entry.target).as_ref().map_or(1, TargetFile::new_directories);
         let syncs = batch.len() + named.iter().map(directories).sum::<usize>();
-        let grouped = syncs >= GROUP_MIN;
+        let grouped = syncs >= GROUP_MIN && !self.asks_each.load(Ordering::Acquire);
         if grouped && sync_file_systems(batch.iter().chain(&named)) {
             // syncfs(2) tells of a write that failed once only, and each file tells of its own: the
             // failure may have been told of when another group was synced.
             self.each(&mut batch, TargetFile::check_written);
         } else {
+            self.asks_each.fetch_or(grouped, Ordering::AcqRel);
             self.each(&mut batch, TargetFile::sync);
             self.each(&mut named, |target| target.sync_directory());
         }
