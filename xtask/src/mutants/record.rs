@@ -118,9 +118,13 @@ impl Record {
 
     /// Writes down that the file at `path` is through.
     pub fn put_through(&mut self, root: &Path, path: &str) -> Result<()> {
-        self.through.insert(path.to_owned(), hash_of(root, path)?);
-        std::fs::write(root.join(RECORD), self.text())
-            .with_context(|| format!("cannot write {RECORD}"))
+        // A run takes long: others may have written to the list meanwhile.
+        let mut now = Record::read(root)?;
+        now.through.insert(path.to_owned(), hash_of(root, path)?);
+        std::fs::write(root.join(RECORD), now.text())
+            .with_context(|| format!("cannot write {RECORD}"))?;
+        self.through = now.through;
+        Ok(())
     }
 }
 
@@ -150,6 +154,22 @@ through a/b.rs 0011223344556677
     #[test]
     fn a_record_is_written_as_it_was_read() {
         assert_eq!(Record::of(TEXT).unwrap().text(), TEXT);
+    }
+
+    /// Case of a run of an hour, during which a pull brought the lines of somebody else.
+    #[test]
+    fn a_file_that_is_through_is_added_to_the_list_as_it_is_by_then() {
+        let root = std::env::temp_dir().join(format!("haul-record-{}", std::process::id()));
+        std::fs::create_dir_all(root.join("xtask")).unwrap();
+        std::fs::write(root.join("c.rs"), "fn f() {}\n").unwrap();
+        std::fs::write(root.join(RECORD), "# What this is.\n").unwrap();
+        let mut record = Record::read(&root).unwrap();
+        std::fs::write(root.join(RECORD), TEXT).unwrap();
+        record.put_through(&root, "c.rs").unwrap();
+        let text = std::fs::read_to_string(root.join(RECORD)).unwrap();
+        std::fs::remove_dir_all(&root).unwrap();
+        assert!(text.starts_with(TEXT) && text.contains("through c.rs "), "{text}");
+        assert_eq!(Vec::from_iter(record.files_through()), ["a/b.rs", "c.rs"]);
     }
 
     #[test]
