@@ -515,4 +515,44 @@ mod tests {
         }
         assert!(fresh.holds(b"a/new") && !fresh.holds(b"a/there"));
     }
+
+    #[test]
+    fn what_a_killed_run_left_beside_a_whole_file_goes_unless_nothing_is_to_be_done() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, left) = (place.path().join("x"), place.path().join(".x.haul-part"));
+        std::fs::write(&path, [7; 9]).unwrap();
+        std::fs::write(&left, [7; 5]).unwrap();
+        let there = std::fs::metadata(&path).unwrap();
+        let same = FileOffer {
+            mtime_s: there.mtime(),
+            mtime_ns: there.mtime_nsec() as u32,
+            mode: there.mode(),
+            inode: 1,
+            device: 1,
+            ..offer("x", FileKind::Regular, 9)
+        };
+        for dry_run in [true, false] {
+            let session = below(place.path(), FileOptions { dry_run, ..FileOptions::default() });
+            assert!(matches!(prepare(&session, &same), Ok(Prepared::Skip)));
+            assert_eq!(left.exists(), dry_run);
+        }
+    }
+
+    #[test]
+    fn a_hidden_directory_of_a_killed_run_is_put_in_place_unless_nothing_is_to_be_done() {
+        let place = tempfile::tempdir().unwrap();
+        let killed = Root::open(place.path()).unwrap().of_session();
+        let begun = staged::begin(&killed, b"tree", 0o755, FileOptions::default());
+        let Ok(Begun::Hidden { directory, .. }) = begun else { panic!("it is hidden") };
+        std::fs::write(place.path().join(".tree.haul-staged/told"), "x").unwrap();
+        directory.tell_durable(&[directory.hash_of(b"tree/told")], true).unwrap();
+        drop((directory, killed));
+        std::fs::create_dir(place.path().join("tree")).unwrap();
+        for dry_run in [true, false] {
+            let session = below(place.path(), FileOptions { dry_run, ..FileOptions::default() });
+            let offer = offer("tree", FileKind::Directory, 0);
+            assert!(matches!(prepare(&session, &offer), Ok(Prepared::Skip)));
+            assert_eq!(place.path().join("tree/told").exists(), !dry_run);
+        }
+    }
 }

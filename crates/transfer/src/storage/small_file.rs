@@ -123,6 +123,8 @@ mod tests {
             (0o666, "first", false, true),
             (0o444, "of somebody else", false, false),
             (0o444, "again", true, true),
+            // Of these bits the file is made with none.
+            (umask(), "as the umask", true, true),
             (0o640, "and again, longer", true, true),
         ] {
             assert_eq!(make(mode, bytes.as_bytes(), is_there), is_made, "{bytes}");

@@ -131,6 +131,18 @@ mod tests {
         assert!(of([0, 2, 3, 4], &[first]).is_some());
     }
 
+    #[test]
+    fn a_span_is_known_from_its_note_on_until_it_is_forgotten() {
+        let mut digests = SpanDigests::new(4);
+        for (span, digest) in [(1, [1; 16]), (3, [3; 16]), (3, [9; 16])] {
+            digests.insert(SpanIndex(span), digest);
+        }
+        digests.forget(SpanIndex(1));
+        assert_eq!(digests.known().iter().collect::<Vec<_>>(), [SpanIndex(3)]);
+        let found = [0, 1, 3].map(|span| digests.get(SpanIndex(span)));
+        assert_eq!(found, [None, None, Some([9; 16])]);
+    }
+
     /// Values that are pinned for other implementations: SPEC.md, 7.6.
     #[test]
     fn a_digest_of_all_is_what_the_specification_says() {
