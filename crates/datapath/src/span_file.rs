@@ -124,7 +124,7 @@ impl SpanFile {
         let rights = rustix::fs::fcntl_getfl(&self.file)? & OFlags::ACCMODE;
         // Opening the link opens the very file, even one that has lost its name (proc(5)).
         let link = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let flags = rights | OFlags::DIRECT | OFlags::CLOEXEC;
+        let flags = rights.union(OFlags::DIRECT).union(OFlags::CLOEXEC);
         Ok(Arc::new(File::from(rustix::fs::open(link, flags, Mode::empty())?)))
     }
 }
@@ -155,8 +155,11 @@ mod tests {
 
     #[test]
     fn neither_a_repeating_file_nor_a_sink_has_a_disk() {
-        for file in [SpanFile::zeros().unwrap(), SpanFile::sink().unwrap()] {
+        for (file, is_repeating) in
+            [(SpanFile::zeros().unwrap(), true), (SpanFile::sink().unwrap(), false)]
+        {
             assert_eq!(file.direct().unwrap_err().raw_os_error(), Some(95));
+            assert_eq!((file.is_repeating(), file.is_sink()), (is_repeating, !is_repeating));
         }
     }
 

@@ -95,8 +95,7 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         self.free.push(slot);
         let Some(write) = self.writes[slot].take() else { return true };
         let outcome = match outcome {
-            Ok(moved) if moved >= write.len => Ok(()),
-            // Cut short, perhaps by a full disk: writing the rest tells.
+            // What was cut short, perhaps by a full disk, leaves a rest: writing it tells.
             Ok(moved) => self.write_buffered(slot, &write, moved),
             Err(error) if is_unsupported_error(&error) => {
                 self.refused.get_or_insert(("pwrite(O_DIRECT)", error));
@@ -270,15 +269,17 @@ impl<Q: BlockQueue> WriteBehind<Q> {
             }
             let run = progress.run(self.queue.slot_bytes() as u64);
             let into_page = run.offset_bytes % ALIGN_BYTES;
+            let whole_pages_bytes = run.len_bytes - run.len_bytes % ALIGN_BYTES;
             let len_bytes = if into_page > 0 {
                 run.len_bytes.min(ALIGN_BYTES - into_page)
-            } else if run.len_bytes < ALIGN_BYTES {
-                run.len_bytes
+            } else if whole_pages_bytes > 0 {
+                whole_pages_bytes
             } else {
-                run.len_bytes - run.len_bytes % ALIGN_BYTES
+                run.len_bytes
             };
             let run = Run { len_bytes, ..run };
-            if into_page > 0 || len_bytes < ALIGN_BYTES {
+            // What begins within a page ends with it, at the latest.
+            if len_bytes < ALIGN_BYTES {
                 self.receive_scrap(progress, run, payload, &mut tap)?;
             } else {
                 self.receive_pages(progress, run, payload, &mut tap)?;
@@ -365,7 +366,7 @@ mod tests {
     use super::*;
     use crate::{Boundary, block_queue::WorkerThread};
     use rustix::io::Errno;
-    use std::os::unix::net::UnixStream;
+    use std::{io::Write as _, os::unix::net::UnixStream};
 
     const PAGE: usize = ALIGN_BYTES as usize;
 
@@ -462,6 +463,11 @@ mod tests {
             let Some((outcome, engine, seen, span)) = receive(works, Errno::INVAL) else { return };
             let Err(error) = outcome else {
                 // The refusal came with the last write, when nothing was left to do.
+                let mut engine = engine;
+                engine.reap(Wait::ForAll, &mut Vec::new()).unwrap();
+                let mut written = vec![0; content_len()];
+                span.file.file().read_exact_at(&mut written, 0).unwrap();
+                assert!(works > 2 && written == content(), "after {works} writes");
                 continue;
             };
             assert_eq!(error.remedy, Remedy::UseAnotherEngine);
@@ -488,5 +494,222 @@ mod tests {
             assert_eq!((done.len(), engine.spans_in_flight()), (0, 0));
             engine.reap(Wait::ForAll, &mut done).unwrap();
         }
+    }
+
+    /// When a queue that is asked without waiting tells of a write.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Tells {
+        /// At once: the write is waited for.
+        AtOnce,
+        /// Only to those who wait.
+        WhenWaitedFor,
+    }
+
+    /// A queue that writes, and keeps what; one of its writes may fail, or the queue itself.
+    struct Scripted {
+        queue: WorkerThread,
+        tells: Tells,
+        /// Count of the writes with which it breaks.
+        breaks_with: usize,
+        /// Number of the write that fails.
+        fails_at: usize,
+        finished: usize,
+        /// Offsets and lengths of the writes, in bytes.
+        writes: Vec<(u64, usize)>,
+    }
+
+    impl Scripted {
+        fn new(tells: Tells) -> Self {
+            let queue = WorkerThread::new("w", 2, 2 * PAGE).unwrap();
+            let (breaks_with, fails_at) = (usize::MAX, usize::MAX);
+            Self { queue, tells, breaks_with, fails_at, finished: 0, writes: Vec::new() }
+        }
+    }
+
+    impl BlockQueue for Scripted {
+        fn slot_count(&self) -> usize {
+            self.queue.slot_count()
+        }
+
+        fn slot_bytes(&self) -> usize {
+            self.queue.slot_bytes()
+        }
+
+        fn slot(&self, slot: usize) -> &[u8] {
+            self.queue.slot(slot)
+        }
+
+        fn slot_mut(&mut self, slot: usize) -> &mut [u8] {
+            self.queue.slot_mut(slot)
+        }
+
+        fn start(&mut self, slot: usize, job: Job) -> io::Result<()> {
+            self.writes.push((job.offset_bytes, job.part.len()));
+            self.queue.start(slot, job)
+        }
+
+        fn finished(&mut self, block: bool) -> io::Result<Option<(usize, io::Result<usize>)>> {
+            if !block && self.tells == Tells::WhenWaitedFor {
+                return Ok(None);
+            }
+            if self.writes.len() >= self.breaks_with {
+                return Err(io::Error::other("the queue broke"));
+            }
+            let Some((slot, moved)) = self.queue.finished(true)? else { return Ok(None) };
+            self.finished += 1;
+            let fails = self.finished - 1 == self.fails_at;
+            Ok(Some((slot, if fails { Err(Errno::IO.into()) } else { moved })))
+        }
+    }
+
+    /// Keeps how many bytes it was shown at a time.
+    #[derive(Default)]
+    struct Shown(Vec<usize>);
+
+    impl SpanTap for Shown {
+        fn see(&mut self, bytes: &[u8]) {
+            self.0.push(bytes.len());
+        }
+    }
+
+    /// A receiver of a file, and the other end of its wire.
+    struct Receiving {
+        engine: WriteBehind<Scripted>,
+        far: UnixStream,
+        file: Arc<SpanFile>,
+        done: Vec<SpanDone>,
+    }
+
+    impl Receiving {
+        /// Makes a receiver; `None` where files have no O_DIRECT.
+        fn new(queue: Scripted) -> Option<Self> {
+            let file = Arc::new(SpanFile::new(tempfile::tempfile_in(".").unwrap()));
+            if let Err(error) = file.direct() {
+                haul_testkit::skip::skip("O_DIRECT", error.to_string());
+                return None;
+            }
+            let (near, far) = UnixStream::pair().unwrap();
+            let engine = WriteBehind::new("test", Wire::Tcp(near.into()), queue);
+            Some(Self { engine, far, file, done: Vec::new() })
+        }
+
+        fn span(&self, id: u64, offset_bytes: u64, len_bytes: u64) -> FileSpan {
+            FileSpan { id: SpanId(id), file: self.file.clone(), offset_bytes, len_bytes }
+        }
+
+        /// Sends a span and receives it; returns how much the tap was shown at a time.
+        fn receive(&mut self, span: &FileSpan) -> Result<Vec<usize>, EngineError> {
+            self.far.write_all(&vec![span.id.0 as u8; span.len_bytes as usize]).unwrap();
+            let mut shown = Shown::default();
+            self.engine.submit(span, Some(&mut shown), &mut self.done)?;
+            Ok(shown.0)
+        }
+
+        fn done(&mut self) -> Vec<u64> {
+            self.done.drain(..).map(|done| done.id.0).collect()
+        }
+
+        fn holds(&self, span: &FileSpan) -> bool {
+            let mut written = vec![0; span.len_bytes as usize];
+            self.file.file().read_exact_at(&mut written, span.offset_bytes).unwrap();
+            written.iter().all(|byte| *byte == span.id.0 as u8)
+        }
+    }
+
+    #[test]
+    fn whole_pages_go_past_the_page_cache_and_the_ends_of_a_span_through_it() {
+        let Some(mut receiving) = Receiving::new(Scripted::new(Tells::AtOnce)) else { return };
+        let unaligned = receiving.span(1, 5000, 30_000);
+        let shown = receiving.receive(&unaligned).unwrap();
+        assert_eq!(shown, [3192, 8192, 8192, 8192, 2232], "no piece is cut again");
+        let pages = [(8192, 8192), (16_384, 8192), (24_576, 8192)];
+        assert_eq!(receiving.engine.queue.writes, pages);
+        receiving.engine.reap(Wait::ForAll, &mut receiving.done).unwrap();
+        assert!(receiving.holds(&unaligned));
+        receiving.engine.queue.writes.clear();
+        let page = receiving.span(2, 4096, 4096);
+        receiving.receive(&page).unwrap();
+        assert_eq!(receiving.engine.queue.writes, [(4096, 4096)], "one page is a whole page");
+        receiving.engine.reap(Wait::ForAll, &mut receiving.done).unwrap();
+        assert!(receiving.holds(&page));
+    }
+
+    #[test]
+    fn a_queue_that_breaks_fails_the_spans_that_it_was_writing_and_no_other() {
+        let queue = Scripted { breaks_with: 2, ..Scripted::new(Tells::AtOnce) };
+        let Some(mut receiving) = Receiving::new(queue) else { return };
+        let (written, lost) = (receiving.span(1, 0, 8192), receiving.span(2, 8192, 40_000));
+        receiving.receive(&written).unwrap();
+        let shown = receiving.receive(&lost).expect("drained to its end");
+        assert_eq!(shown.iter().sum::<usize>(), 40_000);
+        assert_eq!(receiving.engine.queue.writes.len(), 2, "nothing more is written");
+        assert_eq!(receiving.done(), [1]);
+        let error = receiving.engine.reap(Wait::ForAll, &mut receiving.done).unwrap_err();
+        assert_eq!((error.span, error.remedy), (Some(lost.id), Remedy::SkipFile), "{error}");
+        assert_eq!((error.moved_bytes, receiving.engine.spans_in_flight()), (40_000, 0));
+        let error = receiving.receive(&receiving.span(3, 0, 8192)).unwrap_err();
+        assert_eq!((error.remedy, error.moved_bytes), (Remedy::UseAnotherEngine, 0), "{error}");
+    }
+
+    #[test]
+    fn a_queue_that_breaks_with_all_slots_leaves_the_wire_at_the_very_byte() {
+        let queue = Scripted { breaks_with: 2, ..Scripted::new(Tells::WhenWaitedFor) };
+        let Some(mut receiving) = Receiving::new(queue) else { return };
+        let error = receiving.receive(&receiving.span(1, 0, 40_000)).unwrap_err();
+        assert_eq!((error.remedy, error.moved_bytes), (Remedy::SkipFile, 16_384), "{error}");
+        receiving.engine.receive_bytes(&mut vec![0; 40_000 - 16_384]).unwrap();
+        receiving.far.set_nonblocking(true).unwrap();
+        receiving.far.write_all(b"next").unwrap();
+        let mut next = [0; 4];
+        receiving.engine.receive_bytes(&mut next).unwrap();
+        assert_eq!(&next, b"next");
+    }
+
+    /// A write that goes on behind an error would change bytes that another stream brings.
+    #[test]
+    fn a_span_whose_wire_breaks_is_not_written_to_any_more() {
+        let Some(mut receiving) = Receiving::new(Scripted::new(Tells::WhenWaitedFor)) else {
+            return;
+        };
+        let (near, mut far) = UnixStream::pair().unwrap();
+        receiving.engine.wire = Wire::Tcp(near.into());
+        far.write_all(&[1; 16_384]).unwrap();
+        drop(far);
+        let span = receiving.span(1, 0, 40_000);
+        let error = receiving.engine.submit(&span, None, &mut Vec::new()).unwrap_err();
+        assert_eq!((error.remedy, error.moved_bytes), (Remedy::Reconnect, 16_384), "{error}");
+        assert!(receiving.engine.writes.iter().all(Option::is_none), "writes are under way");
+        assert_eq!((receiving.engine.free.len(), receiving.engine.spans_in_flight()), (2, 0));
+    }
+
+    #[test]
+    fn one_span_is_waited_for_where_one_is_enough() {
+        for (fails_at, first, second) in [(usize::MAX, vec![1], vec![2]), (0, vec![], vec![2])] {
+            let queue = Scripted { fails_at, ..Scripted::new(Tells::WhenWaitedFor) };
+            let Some(mut receiving) = Receiving::new(queue) else { return };
+            for id in [1, 2] {
+                receiving.receive(&receiving.span(id, id * 8192, 8192)).unwrap();
+            }
+            receiving.engine.reap(Wait::DontBlock, &mut receiving.done).unwrap();
+            assert_eq!((receiving.done(), receiving.engine.spans_in_flight()), (vec![], 2));
+            let outcome = receiving.engine.reap(Wait::ForOne, &mut receiving.done);
+            assert_eq!(outcome.is_err(), first.is_empty(), "{outcome:?}");
+            assert_eq!((receiving.done(), receiving.engine.spans_in_flight()), (first, 1));
+            receiving.engine.reap(Wait::ForOne, &mut receiving.done).unwrap();
+            assert_eq!((receiving.done(), receiving.engine.spans_in_flight()), (second, 0));
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_page_that_cannot_be_written_is_not_done() {
+        let Some(mut receiving) = Receiving::new(Scripted::new(Tells::AtOnce)) else { return };
+        let named = tempfile::NamedTempFile::new_in(".").unwrap();
+        let unwritable = std::fs::File::open(named.path()).unwrap();
+        receiving.file = Arc::new(SpanFile::new(unwritable));
+        let span = receiving.span(1, 10, 500);
+        receiving.receive(&span).expect("it is taken off the wire");
+        let error = receiving.engine.reap(Wait::ForAll, &mut receiving.done).unwrap_err();
+        assert_eq!((error.span, error.remedy), (Some(span.id), Remedy::SkipFile), "{error}");
+        assert!(receiving.done().is_empty(), "{error}");
     }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    io::Errno,
+    io::{Errno, read, retry_on_intr},
     pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice},
 };
 
@@ -44,7 +44,7 @@ const PIPE_BYTES: usize = 1 << 20;
 /// Largest size of the pipe, for studies of larger calls.
 const PIPE_BYTES_MAX: usize = 4 << 20;
 /// Smallest size of the pipe, which every user gets (pipe(7)).
-const PIPE_BYTES_MIN: usize = 1 << 16;
+const PIPE_BYTES_MIN: usize = 65_536;
 
 fn open(setup: Setup<'_>) -> Result<CopyFree<Pipe>, OpenError> {
     match Pipe::new(setup.block_bytes.unwrap_or(PIPE_BYTES).clamp(PIPE_BYTES, PIPE_BYTES_MAX)) {
@@ -93,24 +93,12 @@ impl Pipe {
     fn empty_into(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         let mut got = 0;
         while got < buffer.len() {
-            match rustix::io::read(&self.out, &mut buffer[got..]) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(moved) => got += moved,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
+            match retry_on_intr(|| read(&self.out, &mut buffer[got..]))? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                moved => got += moved,
             }
         }
         Ok(())
-    }
-}
-
-/// Repeats a call that a signal interrupted.
-fn uninterrupted(mut call: impl FnMut() -> Result<usize, Errno>) -> Result<usize, Errno> {
-    loop {
-        match call() {
-            Err(Errno::INTR) => {}
-            other => return other,
-        }
     }
 }
 
@@ -129,7 +117,7 @@ impl SendMover for Pipe {
         let len = run.len_bytes.min(self.capacity_bytes as u64) as usize;
         let mut offset = run.offset_bytes;
         let taken = timed(&mut times.source_ns, || {
-            uninterrupted(|| {
+            retry_on_intr(|| {
                 splice(file.file(), Some(&mut offset), &self.into, None, len, SpliceFlags::MOVE)
             })
         });
@@ -140,12 +128,14 @@ impl SendMover for Pipe {
                 return Moved::failed(0, failure);
             }
         };
-        let more = taken as u64 != run.len_bytes;
-        let flags = if more { SpliceFlags::MOVE | SpliceFlags::MORE } else { SpliceFlags::MOVE };
+        let is_last = taken as u64 == run.len_bytes;
+        let boundary = if is_last { SpliceFlags::empty() } else { SpliceFlags::MORE };
+        let flags = SpliceFlags::MOVE.union(boundary);
         let mut sent = 0;
         while sent < taken {
             let outcome = timed(&mut times.send_ns, || {
-                uninterrupted(|| splice(&self.out, None, wire.socket(), None, taken - sent, flags))
+                // No more than what is left of it is in the pipe.
+                retry_on_intr(|| splice(&self.out, None, wire.socket(), None, taken, flags))
             });
             match outcome {
                 Ok(0) => {
@@ -179,7 +169,7 @@ impl ReceiveMover for Pipe {
     ) -> Moved {
         let len = run.len_bytes.min(self.capacity_bytes as u64) as usize;
         let taken = timed(&mut times.receive_ns, || {
-            uninterrupted(|| splice(wire.socket(), None, &self.into, None, len, SpliceFlags::MOVE))
+            retry_on_intr(|| splice(wire.socket(), None, &self.into, None, len, SpliceFlags::MOVE))
         });
         let failed = |source| Failure::new("splice from the wire", Side::Wire, source);
         let taken = match taken {
@@ -202,7 +192,7 @@ impl Pipe {
         while at < end {
             let left = (end - at) as usize;
             // The kernel advances `at` by what it moved.
-            let outcome = uninterrupted(|| {
+            let outcome = retry_on_intr(|| {
                 splice(&self.out, None, file.file(), Some(&mut at), left, SpliceFlags::MOVE)
             });
             let errno = match outcome {
@@ -242,5 +232,44 @@ mod tests {
                 assert_eq!(pipe.capacity_bytes, wanted_bytes);
             }
         }
+    }
+
+    /// A socket holds the end of what it gets back for a moment where more follows at once.
+    #[test]
+    fn what_is_in_the_pipe_is_held_back_only_where_more_of_the_run_follows() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        near.set_nodelay(true).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let wire = Wire::Tcp(near.into());
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1000).unwrap();
+        let file = SpanFile::new(file);
+        let mut pipe = Pipe::new(4096).unwrap();
+        let mut held_bytes = |len_bytes| {
+            let run = Run { offset_bytes: 0, len_bytes };
+            let moved = pipe.send_some(&wire, &file, run, &mut StageTimes::default());
+            assert!(moved.failure.is_none() && moved.bytes == 1000);
+            haul_sys::tcp_info::TcpInfo::of(wire.socket()).unwrap().notsent_bytes
+        };
+        // On a busy host the moment may be over.
+        assert!((0..20).any(|_| held_bytes(3000) == 1000), "more follows");
+        assert_eq!(held_bytes(1000), 0, "nothing follows");
+        drop(far);
+    }
+
+    /// A file that only takes what is appended to it is none for splice(2).
+    #[test]
+    fn what_a_file_does_not_take_by_splice_is_written_and_the_pipe_is_empty() {
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let appending = File::options().append(true).open(named.path()).unwrap();
+        let mut pipe = Pipe::new(4096).unwrap();
+        rustix::io::write(&pipe.into, b"by another way").unwrap();
+        let failure = pipe.put(&SpanFile::new(appending), 0, 14).unwrap_err();
+        assert_eq!((failure.call, failure.side), ("splice to the file", Side::File));
+        assert!(crate::progress::is_unsupported_error(&failure.source), "{}", failure.source);
+        assert_eq!(std::fs::read(named.path()).unwrap(), b"by another way");
+        drop(std::mem::replace(&mut pipe.into, tempfile::tempfile().unwrap().into()));
+        assert_eq!(read(&pipe.out, &mut [0; 1][..]), Ok(0), "the pipe is empty");
     }
 }
