@@ -493,6 +493,13 @@ impl Receiver {
         self.files.values().all(is_due).then_some(Awaited::Confirmation)
     }
 
+    /// Whether spans of any file are to come on a stream. Those of files without bytes, and of
+    /// files that only wait to be confirmed or committed, are not.
+    #[must_use]
+    pub fn lacks_spans(&self) -> bool {
+        self.files.values().any(|file| file.grid.is_some() && !file.verified.is_full())
+    }
+
     /// Whether any offered file is not settled yet.
     #[must_use]
     pub fn has_open_files(&self) -> bool {

@@ -178,10 +178,12 @@ fn only_the_span_that_is_all_of_a_file_confirms_it() {
     for (spans, commits) in [(1, 1), (2, 0)] {
         let mut receiver = receiving(spans, SPAN);
         for span in 0..spans {
+            assert!(receiver.lacks_spans());
             let next = header(span.into(), u64::from(span) * SPAN, SPAN);
             receiver.span_starts(StreamId(0), &next).expect("a missing span");
             receiver.span_ended(StreamId(0), FileId(0), SpanIndex(span), SpanEnd::Confirmed);
         }
+        assert!(!receiver.lacks_spans());
         let events = core::iter::from_fn(|| receiver.poll_event());
         let count = events.filter(|event| matches!(event, ReceiverEvent::Commit(_))).count();
         assert_eq!(count, commits, "{spans} spans");
@@ -202,6 +204,7 @@ fn what_the_receiver_waits_for_follows_the_life_of_a_file() {
     assert!(!receiver.is_all_confirmed() && !receiver.may_finish());
     receiver.handle(confirm(0)).expect("a confirmation");
     assert_eq!(receiver.awaits(), None, "the commit is due from this side");
+    assert!(receiver.has_open_files() && !receiver.lacks_spans(), "nothing is due on a stream");
     assert!(receiver.is_all_confirmed() && !receiver.may_finish());
     receiver.committed(FileId(0), Ok(()));
     assert_eq!(receiver.awaits(), Some(Awaited::Goodbye));
@@ -211,6 +214,7 @@ fn what_the_receiver_waits_for_follows_the_life_of_a_file() {
 #[test]
 fn neighbouring_spans_are_acknowledged_as_one_run() {
     let mut receiver = receiving(5, SPAN);
+    assert!(receiver.lacks_spans());
     for (sequence, span) in [(0, 0), (1, 1), (2, 3)] {
         let next = header(sequence, u64::from(span) * SPAN, SPAN);
         receiver.span_starts(StreamId(0), &next).expect("a missing span");

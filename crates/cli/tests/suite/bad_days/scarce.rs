@@ -161,6 +161,24 @@ fn one_core_is_enough() {
     }
 }
 
+/// Client that ended by a panic: nothing came on a stream for the time of a stall, as nothing was
+/// to come, and another stream was opened for which no engine had been chosen.
+#[test]
+fn files_without_a_byte_arrive_when_their_sync_takes_longer_than_a_stall() {
+    let log = tempfile::tempdir().unwrap();
+    let file = log.path().join("strace").into_os_string().into_string().unwrap();
+    let strace = ["strace", "-D", "-f", "-o", &file, "-e", "trace=syncfs", "-e"];
+    let slow = "inject=syncfs:delay_enter=3000000";
+    let Some(words) = runnable(&[&strace[..], &[slow]].concat()) else { return };
+    let journey = poor(Way::Pull, &[]);
+    for number in 0..40 {
+        journey.place.file(&journey.from(&format!("tree/{number}")), 0);
+    }
+    let ran = arrives(&journey, &words, "tree", &words!["--stall-timeout", "1s"]);
+    assert!(ran.named("stall").is_empty(), "{ran:?}");
+    assert!(ran.report()["seconds"].as_f64().unwrap() > 3.0, "its sync was not slow: {ran:?}");
+}
+
 /// Hosts without io_uring: a kernel that lacks it (ENOSYS), a container that forbids it (EPERM) or
 /// one without room for the ring (ENOMEM).
 #[test]

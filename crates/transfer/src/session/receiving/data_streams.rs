@@ -7,7 +7,7 @@ use crate::{
     problem::Problem,
     problem::Side,
     session::{
-        engine_orders::Engines,
+        engine_orders::{Chosen, Engines},
         headway::{Carried, Cut},
         receiving::receive_spans,
         streams::{StreamEvent, StreamFigures},
@@ -16,15 +16,18 @@ use crate::{
     transport::segments,
 };
 use haul_protocol::{
-    Awaited, StreamId,
+    StreamId,
     frame::HEADER_BYTES,
     message::{self, Fault, FaultCode},
 };
 use std::{
     collections::BTreeMap,
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
+
+/// Interval of the look whether any span is to come, which asks all open files.
+const LACKS_EVERY: Duration = Duration::from_millis(100);
 
 /// The data streams of a role that receives, and the engines they receive with.
 pub(super) struct DataStreams {
@@ -36,6 +39,8 @@ pub(super) struct DataStreams {
     /// Bytes that each stream had brought, and the time when they last grew.
     seen: BTreeMap<StreamId, (u64, Instant)>,
     all_seen: (u64, Instant),
+    /// Whether spans were to come, and when that was looked at.
+    lacks_spans: (bool, Option<Instant>),
     damage_told: bool,
     /// The sender's streams wait for the network, as far as it told.
     network_holds_sender: bool,
@@ -50,6 +55,7 @@ impl DataStreams {
             stall_after,
             seen: BTreeMap::new(),
             all_seen: (0, Instant::now()),
+            lacks_spans: (false, None),
             damage_told: false,
             network_holds_sender: false,
         }
@@ -79,8 +85,8 @@ impl DataStreams {
 
     fn spawn(&self, stream: StreamId, connect: Connect, context: &Context<'_>) {
         let shared = context.shared.clone();
-        let candidates =
-            self.engines.chosen.as_ref().map_or(Vec::new(), |chosen| chosen.candidates.clone());
+        let chosen = self.engines.chosen.clone().unwrap_or_else(|| Arc::new(Chosen::last_resort()));
+        let candidates = chosen.candidates.clone();
         context.shared.streams.spawn(stream, connect, move |socket, figures| {
             lock(&shared.machine).stream_opened(stream)?;
             receive_spans::run(&shared, stream, socket, candidates, figures)
@@ -243,15 +249,14 @@ impl DataStreams {
         let open = context.shared.streams.open();
         self.reopen_where_nothing_arrives(&open, now, context);
         let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
+        if self.lacks_spans.1.is_none_or(|at| now.saturating_duration_since(at) >= LACKS_EVERY) {
+            self.lacks_spans = (lock(&context.shared.machine).lacks_spans(), Some(now));
+        }
         // Files that are being compared wait for this host's disk, and what is read back from it
-        // needs nothing from the wire.
-        let machine = lock(&context.shared.machine);
-        // What is whole waits for a word of the sender, which may read its source once more.
-        let has_all = machine.awaits() == Some(Awaited::Confirmation);
-        let unfinished = machine.has_open_files() && !is_reading && !has_all;
-        drop(machine);
-        let reads_back = context.shared.committer.is_reading_back();
-        if total != self.all_seen.0 || !unfinished || reads_back {
+        // needs nothing from the wire. What is whole waits for a word of the sender, which may read
+        // its source once more, or for a sync.
+        let reads = is_reading || context.shared.committer.is_reading_back();
+        if total != self.all_seen.0 || !self.lacks_spans.0 || reads {
             self.all_seen = (total, now);
         }
         let all_still = now.saturating_duration_since(self.all_seen.1) > stall_after;
