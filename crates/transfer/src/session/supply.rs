@@ -195,10 +195,7 @@ fn connect(
     (delay, early): (Duration, Option<Early>),
     stop: &dyn Fn() -> bool,
 ) -> io::Result<TcpStream> {
-    let open_at = Instant::now() + delay;
-    while Instant::now() < open_at && !stop() {
-        thread::sleep(DELAY_STEP.min(delay));
-    }
+    wait(delay, stop);
     let mut socket = match early.and_then(|early| early.take()) {
         Some(socket) => socket,
         None => route.connect_stream(setup.congestion.control.as_deref(), stop)?,
@@ -206,4 +203,207 @@ fn connect(
     let preface = setup.keys.sign_preface(stream, setup.session);
     socket.write_all(&preface.encode())?;
     Ok(socket)
+}
+
+/// Waits before a connection is opened, for as long as the session goes on.
+fn wait(delay: Duration, stop: &dyn Fn() -> bool) {
+    let open_at = Instant::now() + delay;
+    loop {
+        let left = open_at.saturating_duration_since(Instant::now());
+        if left.is_zero() || stop() {
+            return;
+        }
+        thread::sleep(DELAY_STEP.min(left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{session::headway::Carried, transport::waker::Waker};
+    use haul_protocol::frame::{PREFACE_BYTES, Preface};
+    use std::{cell::Cell, io::Read, net::TcpListener};
+
+    const SPAN_BYTES: u64 = 8 << 20;
+
+    fn streams() -> Arc<Streams> {
+        Streams::new(Waker::new().expect("a waker"))
+    }
+
+    /// Supply of a client whose server listens at `server`, and what watches over its headway.
+    fn client_of(server: String, retry_for: Duration) -> (Supply, Arc<Headway>) {
+        let headway = Arc::new(Headway::new(retry_for, SPAN_BYTES));
+        let route = Arc::new(Route::new(server));
+        let source = Source::Connect { route, count: 3, early: None, headway: headway.clone() };
+        (Supply::new(source, streams(), StreamSetup::of_nobody()), headway)
+    }
+
+    fn client() -> (Supply, Arc<Headway>) {
+        client_of("nobody:1".into(), Duration::from_secs(20))
+    }
+
+    fn server() -> (Supply, mpsc::Sender<(StreamId, TcpStream)>) {
+        let (give, given) = mpsc::channel();
+        let supply = Supply::new(Source::Attach(given), streams(), StreamSetup::of_nobody());
+        (supply, give)
+    }
+
+    fn ids(streams: Vec<(StreamId, Connect)>) -> Vec<u32> {
+        streams.into_iter().map(|(stream, _)| stream.0).collect()
+    }
+
+    #[test]
+    fn a_client_opens_all_its_streams_at_once_when_they_are_wanted() {
+        let (mut supply, _) = client();
+        assert!(supply.connects());
+        assert_eq!(ids(supply.next(false)), [0; 0]);
+        assert_eq!(ids(supply.next(true)), [0, 1, 2]);
+        assert_eq!(ids(supply.next(true)), [0; 0], "once");
+    }
+
+    #[test]
+    fn a_server_takes_the_streams_that_it_is_given() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut supply, give) = server();
+        assert!(!supply.connects());
+        assert_eq!(ids(supply.next(true)), [0; 0]);
+        for stream in [7, 9] {
+            give.send((StreamId(stream), socket())).unwrap();
+        }
+        assert_eq!(ids(supply.next(false)), [7, 9], "whether it wants them or not");
+        let cut = Cut::default();
+        assert!(matches!(supply.replace("reset", &cut), Ok(None)), "the client opens another");
+    }
+
+    #[test]
+    fn a_client_opens_a_stream_in_place_of_one_that_was_cut_until_there_is_no_reason_to() {
+        let cut = Cut { at_work: true, ..Cut::default() };
+        let (mut supply, _) = client();
+        assert_eq!(ids(supply.next(true)), [0, 1, 2]);
+        let another = supply.replace("reset", &cut).unwrap();
+        assert_eq!(ids(another.into_iter().collect()), [3]);
+        let (mut impatient, _) = client_of("nobody:1".into(), Duration::ZERO);
+        let Err(SessionEnd::Lost(why)) = impatient.replace("reset", &cut) else {
+            panic!("there is no time to come back")
+        };
+        assert!(why.contains("before a span is through: reset"), "{why}");
+    }
+
+    #[test]
+    fn what_is_verified_ends_an_outage_and_what_is_not_does_not() {
+        let (mut supply, headway) = client();
+        let now = Instant::now();
+        let carried = Carried { payload_bytes: 1, ..Carried::default() };
+        let cut = Cut { carried, at_work: true, ..Cut::default() };
+        let mut is_out_after = |total, has_files| {
+            supply.replace("reset", &cut).unwrap();
+            supply.watch_headway(total, has_files);
+            headway.left(Instant::now()).is_some()
+        };
+        assert!(!is_out_after(5, true), "a span is through");
+        assert!(is_out_after(5, true), "no other");
+        // The server lives, and there is nothing to get on with.
+        headway.begin_session(now);
+        headway.heard(now + Duration::from_secs(3600));
+        assert!(is_out_after(0, true) && !is_out_after(0, false));
+    }
+
+    #[test]
+    fn a_client_that_may_not_come_back_for_long_gives_stalled_streams_less_time() {
+        let long = Duration::from_secs(60);
+        let (mut supply, _) = client();
+        let now = Instant::now();
+        assert_eq!(supply.stall_after(now, long), long);
+        supply.replace("reset", &Cut { at_work: true, ..Cut::default() }).unwrap();
+        let less = supply.stall_after(Instant::now(), long);
+        assert!(less > Duration::ZERO && less <= Duration::from_secs(20), "{less:?}");
+        assert_eq!(server().0.stall_after(now, long), long);
+    }
+
+    #[test]
+    fn a_stall_is_told_once_until_the_session_gets_on() {
+        let (mut supply, _) = server();
+        let mut told = |stage, total| {
+            let event = supply.stall((stage, "nothing arrives"), Duration::from_secs(9), total);
+            event.map(|event| match event {
+                Event::Stall { stage, seconds, what } => (stage, seconds, what),
+                other => panic!("{other:?}"),
+            })
+        };
+        let network = ("network".into(), 9.0, "nothing arrives".into());
+        assert_eq!(told("network", 5), Some(network));
+        assert_eq!(told("network", 5), None, "of another stream");
+        assert!(told("target_disk", 5).is_some() && told("target_disk", 6).is_some());
+        assert_eq!(told("target_disk", 6), None);
+    }
+
+    fn tcp(mss_bytes: u32, total_retransmits: u32, bytes_acked: u64) -> TcpInfo {
+        TcpInfo {
+            mss_bytes,
+            total_retransmits,
+            bytes_acked,
+            path_mtu_bytes: 1500,
+            unacked_segments: 10,
+            last_ack_received_ms: 1500,
+            ..TcpInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_client_opens_streams_with_smaller_segments_where_full_ones_vanish() {
+        let (vanish, arrive) = (tcp(1448, 4, 65), tcp(1448, 0, 65));
+        let (supply, _) = client();
+        assert!(!supply.swallows_sent(&arrive));
+        assert!(supply.narrowed(&tcp(1188, 0, 1 << 20)).is_none(), "none did");
+        assert!(supply.swallows_sent(&vanish));
+        let Some(Event::Fallback { side, from_to, why }) = supply.narrowed(&tcp(1188, 0, 1 << 20))
+        else {
+            panic!("it is told")
+        };
+        assert_eq!((side, &*from_to), (Side::Path, "segments of 1448 -> 1200 bytes"));
+        assert!(why.contains("drops packets of 1500 bytes"), "{why}");
+        assert!(supply.swallows(&vanish) && supply.swallows(&tcp(1188, 4, 65)));
+        assert!(!supply.swallows(&tcp(536, 4, 65)), "the smallest vanish too");
+        assert!(!supply.swallows_sent(&vanish), "no step helped");
+        let (server, _give) = server();
+        assert!(!server.swallows(&vanish) && !server.swallows_sent(&vanish));
+        assert!(server.narrowed(&tcp(1188, 0, 1 << 20)).is_none());
+    }
+
+    #[test]
+    fn a_notice_of_a_fallback_names_its_stream() {
+        let notice = fallback_notice(StreamId(3), "splice -> read-write", "no pipe");
+        let (what, why) = ("splice -> read-write".into(), "no pipe".into());
+        let expected = message::Notice { what, why, stream: StreamId(3), fault: None };
+        assert_eq!(notice, expected);
+    }
+
+    #[test]
+    fn a_connection_waits_for_its_time_or_for_the_end_of_the_session() {
+        let delay = Duration::from_millis(70);
+        let begun = Instant::now();
+        wait(delay, &|| false);
+        assert!(begun.elapsed() >= delay);
+        wait(Duration::from_secs(3600), &|| true);
+        let looks = Cell::new(0);
+        wait(Duration::from_secs(3600), &|| looks.replace(looks.get() + 1) == 2);
+        assert_eq!(looks.get(), 3);
+    }
+
+    #[test]
+    fn a_client_shows_the_preface_of_the_stream_on_a_new_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = listener.local_addr().unwrap().to_string();
+        let (mut supply, _) = client_of(server, Duration::from_secs(20));
+        let (_, connect) = supply.next(true).pop().expect("three streams");
+        let near = connect().unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let mut shown = [0; PREFACE_BYTES];
+        far.read_exact(&mut shown).unwrap();
+        let preface = Preface::decode(&shown).unwrap();
+        assert_eq!((preface.stream, preface.session), (StreamId(2), [7; 16]));
+        assert!(StreamSetup::of_nobody().keys.verify_preface(&preface));
+        drop(near);
+    }
 }
