@@ -11,7 +11,8 @@ use haul_protocol::{
     frame::{FrameHeader, SpanTrailer},
     message::{FileKind, FileOffer},
 };
-use std::{io, os::unix::fs::FileExt, sync::Arc};
+use rustix::io::{pread, retry_on_intr};
+use std::{io, sync::Arc};
 
 /// Largest file that is copied into a pack: a copy costs less than the calls that avoid one.
 pub const SMALL_FILE_BYTES_MAX: u64 = 128 << 10;
@@ -102,24 +103,24 @@ fn read_whole(
 ) -> (io::Result<()>, bool) {
     let (mut at, mut is_cold) = (0, false);
     let read = loop {
-        if at == payload.len() {
+        let left = &mut payload[at..];
+        if left.is_empty() {
             break Ok(());
         }
-        let (offset_bytes, len_bytes) = file.run_at(at as u64, (payload.len() - at) as u64);
-        let bytes = &mut payload[at..at + len_bytes as usize];
+        let (offset_bytes, len_bytes) = file.run_at(at as u64, left.len() as u64);
+        let bytes = &mut left[..len_bytes as usize];
         let read = match look.take() {
             Some(look) => {
                 let (read, cold) = look.read(file.file(), bytes);
                 is_cold = cold;
                 read
             }
-            None => file.file().read_at(bytes, offset_bytes),
+            None => retry_on_intr(|| pread(file.file(), &mut *bytes, offset_bytes)),
         };
         match read {
             Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(got) => at += got,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => break Err(error),
+            Err(errno) => break Err(errno.into()),
         }
     };
     payload[at..].fill(0);
@@ -129,6 +130,20 @@ fn read_whole(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        file_options::FileOptions,
+        session::{
+            engine_orders::Chosen,
+            sending::without_peer::{self, SPAN_BYTES},
+        },
+    };
+    use haul_protocol::{StreamId, frame::HEADER_BYTES, message::Need};
+    use std::{
+        fs::{self, File},
+        io::Read,
+        path::Path,
+        thread,
+    };
 
     #[test]
     fn behind_what_can_be_read_of_a_file_are_zeros() {
@@ -138,10 +153,163 @@ mod tests {
         let file = SpanFile::new(std::fs::File::open(&path).unwrap());
         // What a pack before left there.
         let mut payload = [9; 160];
-        read_whole(&file, &mut payload[..100], None).0.unwrap();
-        assert!(payload[..100] == [7; 100] && payload[100..] == [9; 60]);
+        let (read, is_cold) = read_whole(&file, &mut payload[..100], None);
+        read.unwrap();
+        assert!(!is_cold && payload[..100] == [7; 100] && payload[100..] == [9; 60]);
         let error = read_whole(&file, &mut payload, Some(&mut CacheLook::default())).0.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         assert!(payload[..100] == [7; 100] && payload[100..] == [0; 60]);
+        let directory = SpanFile::new(File::open(directory.path()).unwrap());
+        let error = read_whole(&directory, &mut payload, None).0.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(payload, [0; 160]);
+    }
+
+    #[test]
+    fn a_small_file_of_zeros_is_as_long_as_it_is() {
+        let mut payload = [9; 100];
+        read_whole(&SpanFile::zeros().unwrap(), &mut payload, None).0.unwrap();
+        assert_eq!(payload, [0; 100]);
+    }
+
+    fn need(span_bytes: u64) -> Need {
+        Need { span_bytes, ..Need::default() }
+    }
+
+    fn fill(directory: &Path, count: usize, len_bytes: u64) {
+        for number in 0..count {
+            fs::write(directory.join(format!("{number:03}")), vec![7; len_bytes as usize]).unwrap();
+        }
+    }
+
+    /// Opens a stream, and gives the numbers of spans in the packs that arrive until it is closed.
+    fn opened(shared: &Arc<SendShared>) -> (SendStream, thread::JoinHandle<Vec<u32>>) {
+        let (near, mut far) = without_peer::connection();
+        let packs = move || {
+            let mut packs = Vec::new();
+            let mut header = [0; HEADER_BYTES];
+            while far.read_exact(&mut header).is_ok() {
+                let pack = match FrameHeader::decode(&header).unwrap() {
+                    FrameHeader::Pack(pack) => pack,
+                    FrameHeader::End { .. } => break,
+                    FrameHeader::Span(span) => panic!("{span:?}"),
+                };
+                far.read_exact(&mut vec![0; pack.len_bytes as usize]).unwrap();
+                packs.push(pack.spans);
+            }
+            packs
+        };
+        let arrives = thread::spawn(packs);
+        lock(&shared.machine).stream_opened(StreamId(0)).unwrap();
+        let chosen = Chosen::last_resort();
+        let stream = SendStream::open(shared, StreamId(0), near.into(), &chosen, &Arc::default());
+        (stream.unwrap(), arrives)
+    }
+
+    #[test]
+    fn packs_become_longer_one_after_the_other_and_the_first_large_file_ends_one() {
+        let directory = tempfile::tempdir().unwrap();
+        // With header and trailer, a pack of 64 KiB takes two of them.
+        fill(directory.path(), 48, 60 << 10);
+        fs::write(directory.path().join("large"), vec![7; (128 << 10) + 1]).unwrap();
+        let mut hear = |_| {};
+        let context = without_peer::begin(FileOptions::default(), &mut hear).context;
+        for entry in without_peer::files(directory.path()) {
+            without_peer::needed(&context, entry, need(1 << 20));
+        }
+        let (mut stream, arrives) = opened(&context.shared);
+        let (mut next, mut sent) = (stream.take_work(), 0);
+        while let Some(work) = next.take_if(|work| work.is_small()) {
+            next = stream.send_pack(work).unwrap().or_else(|| stream.take_work());
+            sent += 1;
+        }
+        assert_eq!(next.map(|work| work.assignment.file), Some(FileId(48)), "it goes by itself");
+        assert_eq!((stream.payload_bytes, stream.copied_bytes), (48 * (60 << 10), 48 * (60 << 10)));
+        // What is held back for more goes out with it.
+        let end = FrameHeader::End { stream: stream.stream, sequence: stream.sequence };
+        stream.sender.send_bytes(&end.encode(), Boundary::Flush).unwrap();
+        assert_eq!(arrives.join().unwrap(), [2, 3, 5, 9, 14, 14, 1]);
+        assert_eq!(sent, 7);
+    }
+
+    #[test]
+    fn a_work_is_small_if_it_is_all_of_a_file_and_fits_a_pack() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, len_bytes) in [("0", 128 << 10), ("1", (128 << 10) + 1), ("2", 2 * SPAN_BYTES)] {
+            fs::write(directory.path().join(name), vec![7; len_bytes as usize]).unwrap();
+        }
+        let mut hear = |_| {};
+        let context = without_peer::begin(FileOptions::default(), &mut hear).context;
+        for (entry, span_bytes) in
+            without_peer::files(directory.path()).into_iter().zip([1 << 20, 1 << 20, SPAN_BYTES])
+        {
+            without_peer::needed(&context, entry, need(span_bytes));
+        }
+        let (mut stream, _) = opened(&context.shared);
+        let works = std::iter::from_fn(|| stream.take_work().map(|work| work.is_small()));
+        assert_eq!(works.collect::<Vec<_>>(), [true, false, false, false]);
+    }
+
+    #[test]
+    fn a_cold_file_begins_the_reading_ahead() {
+        let directory = tempfile::tempdir().unwrap();
+        // A hole that nobody has read has nothing in the page cache.
+        File::create(directory.path().join("hole")).unwrap().set_len(9000).unwrap();
+        let mut hear = |_| {};
+        let context = without_peer::begin(FileOptions::default(), &mut hear).context;
+        let entry = without_peer::files(directory.path()).remove(0);
+        without_peer::needed(&context, entry, need(SPAN_BYTES));
+        let (mut stream, _) = opened(&context.shared);
+        stream.cache_look = CacheLook::that_looks_now();
+        let work = stream.take_work().unwrap();
+        if haul_sys::cachestat::cached_bytes(work.span.file.file(), 0, 9000).ok() != Some(0) {
+            return haul_testkit::skip::skip("cachestat(2)", "none");
+        }
+        assert!(!context.shared.ahead.is_running());
+        stream.pack_file(&work);
+        assert!(context.shared.ahead.is_running());
+        context.shared.streams.request_stop();
+    }
+
+    #[test]
+    fn files_that_wait_are_read_ahead_if_they_are_small_files() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, len_bytes) in [("0", 1), ("1", (128 << 10) + 1), ("2", 128 << 10)] {
+            fs::write(directory.path().join(name), vec![7; len_bytes as usize]).unwrap();
+        }
+        let mut hear = |_| {};
+        let context = without_peer::begin(FileOptions::default(), &mut hear).context;
+        let queue = &context.shared;
+        assert_eq!(queue.first(), None);
+        for entry in without_peer::files(directory.path()) {
+            without_peer::needed(&context, entry, need(1 << 20));
+        }
+        let waiting = |first, most| {
+            let waiting = queue.waiting(FileId(first), most).into_iter();
+            waiting.map(|(file, entry)| (file.0, entry.is_some())).collect::<Vec<_>>()
+        };
+        assert_eq!(queue.first(), Some(FileId(0)));
+        assert_eq!(waiting(0, 9), [(0, true), (1, false), (2, true)]);
+        assert_eq!(waiting(1, 1), [(1, false)]);
+        lock(&queue.machine).stream_opened(StreamId(0)).unwrap();
+        lock(&queue.machine).next_span(StreamId(0)).unwrap();
+        assert_eq!(queue.first(), Some(FileId(1)), "the first has gone");
+        assert!(!queue.is_over());
+        queue.streams.request_stop();
+        assert!(queue.is_over());
+    }
+
+    #[test]
+    fn only_regular_files_that_have_bytes_are_small_files() {
+        let offer = |kind, size_bytes| FileOffer { kind, size_bytes, ..FileOffer::default() };
+        for (kind, size_bytes, is_small) in [
+            (FileKind::Regular, 0, false),
+            (FileKind::Regular, 1, true),
+            (FileKind::Regular, SMALL_FILE_BYTES_MAX, true),
+            (FileKind::Regular, SMALL_FILE_BYTES_MAX + 1, false),
+            (FileKind::HardLink, 1, false),
+        ] {
+            assert_eq!(is_small_file(&offer(kind, size_bytes)), is_small, "{kind:?} {size_bytes}");
+        }
     }
 }

@@ -18,12 +18,11 @@ use crate::{
     },
 };
 use haul_protocol::FileId;
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 use std::{
     collections::VecDeque,
     fs::File,
-    io::{self, IoSliceMut},
-    os::unix::fs::FileExt,
+    io::IoSliceMut,
     sync::{
         Arc, Condvar,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -86,11 +85,11 @@ impl ReadingAhead {
         }
     }
 
-    /// Waits until a stream has taken the file `from`, but not for long.
-    fn wait(&self, from: u64) {
+    /// Waits until a stream has taken the file `from`, but not longer than `most`.
+    fn wait(&self, from: u64, most: Duration) {
         let sleep = lock(&self.sleep);
         self.wake_from.store(from, Ordering::SeqCst);
-        drop(sleep.wait_timeout(&self.woken, WAIT_MAX));
+        drop(sleep.wait_timeout(&self.woken, most));
         self.wake_from.store(AWAKE, Ordering::SeqCst);
     }
 
@@ -107,15 +106,16 @@ impl ReadingAhead {
     fn run(&self, queue: &dyn Queue) {
         let (mut window, mut depth) = (Window::default(), None);
         let (mut idle_since, mut cached_in_a_row) = (Instant::now(), 0);
-        while !queue.is_over() && cached_in_a_row < CACHED_MAX {
+        while !queue.is_over() && !is_warm(cached_in_a_row) {
             // The first files are known soon, and streams do not wait for more.
             let files_max = depth.map_or(FILES_FIRST, |depth: Depth| depth.files);
             let batch = next_batch(queue, &mut window, files_max);
             if batch.is_empty() {
-                if window.bytes == 0 && idle_since.elapsed() > IDLE_MAX {
+                if window.is_of_no_use(idle_since.elapsed()) {
                     break;
                 }
-                self.wait(window.half().map_or(AWAKE, |file| u64::from(file.0)));
+                let half = window.half().map_or(AWAKE, |file| u64::from(file.0));
+                self.wait(half, WAIT_MAX);
                 continue;
             }
             let Depth { by_extent, .. } = *depth.get_or_insert_with(|| Depth::of(&batch[0]));
@@ -130,6 +130,11 @@ impl ReadingAhead {
         }
         self.is_running.store(false, Ordering::SeqCst);
     }
+}
+
+/// Whether reading ahead gains nothing, as so many files in a row were in the page cache.
+fn is_warm(cached_in_a_row: u32) -> bool {
+    cached_in_a_row >= CACHED_MAX
 }
 
 /// Files that wait for a stream of a session.
@@ -223,6 +228,11 @@ impl Window {
         true
     }
 
+    /// Whether there was nothing to ask for in this time, and nothing waits to be taken.
+    fn is_of_no_use(&self, idle: Duration) -> bool {
+        self.bytes == 0 && idle >= IDLE_MAX
+    }
+
     /// The file in the middle: once it is taken there is room.
     fn half(&self) -> Option<FileId> {
         self.files.get(self.files.len() / 2).map(|(file, _)| *file)
@@ -239,7 +249,7 @@ pub struct CacheLook {
 
 impl CacheLook {
     /// Reads a file's first bytes. Tells, too, whether they had to be waited for.
-    pub fn read(&mut self, file: &File, bytes: &mut [u8]) -> (io::Result<usize>, bool) {
+    pub fn read(&mut self, file: &File, bytes: &mut [u8]) -> (rustix::io::Result<usize>, bool) {
         let mut is_cold = false;
         if self.by_sample {
             self.files = self.files.wrapping_add(1);
@@ -250,21 +260,52 @@ impl CacheLook {
             }
         } else {
             let mut parts = [IoSliceMut::new(bytes)];
-            match preadv2(file, &mut parts, 0, ReadWriteFlags::NOWAIT) {
-                Ok(got) if got > 0 => return (Ok(got), false),
-                Err(Errno::AGAIN) => is_cold = true,
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.by_sample = true,
-                // Told by the read below.
-                Ok(_) | Err(_) => {}
+            match AtOnce::of(preadv2(file, &mut parts, 0, ReadWriteFlags::NOWAIT)) {
+                AtOnce::Read(got) => return (Ok(got), false),
+                AtOnce::Waits => is_cold = true,
+                AtOnce::NotTold => self.by_sample = true,
+                AtOnce::Unclear => {}
             }
         }
-        (file.read_at(bytes, 0), is_cold)
+        (retry_on_intr(|| pread(file, &mut *bytes, 0)), is_cold)
+    }
+
+    /// A look that the next file is looked at by, on a file system that does not tell.
+    #[cfg(test)]
+    pub(super) fn that_looks_now() -> Self {
+        Self { by_sample: true, files: LOOK_EVERY - 1 }
+    }
+}
+
+/// Outcome of a read that was not to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum AtOnce {
+    Read(usize),
+    /// The bytes are not in the page cache.
+    Waits,
+    /// The file system does not tell whether a read waits.
+    NotTold,
+    /// A read that may wait says what is wrong, if anything.
+    Unclear,
+}
+
+impl AtOnce {
+    fn of(read: rustix::io::Result<usize>) -> Self {
+        match read {
+            // Linux 5.9 and 5.10 say so in the middle of a file, too (preadv2(2), BUGS).
+            Ok(0) => Self::Unclear,
+            Ok(got) => Self::Read(got),
+            Err(Errno::AGAIN) => Self::Waits,
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Self::NotTold,
+            Err(_) => Self::Unclear,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::sending::without_peer::wait_until;
     use crate::{
         options::SourceSpec,
         storage::{
@@ -310,19 +351,75 @@ mod tests {
     }
 
     #[test]
+    fn a_window_is_of_use_while_files_of_it_wait_or_others_were_asked_for() {
+        let mut window = Window::default();
+        let moment = Duration::from_nanos(1);
+        assert!(!window.is_of_no_use(IDLE_MAX - moment) && window.is_of_no_use(IDLE_MAX));
+        window.add(FileId(0), 1);
+        assert!(!window.is_of_no_use(IDLE_MAX * 2));
+    }
+
+    #[test]
     fn the_thread_waits_for_a_file_to_be_taken_and_not_for_long() {
         let ahead = Arc::new(ReadingAhead::default());
         ahead.taken(FileId(7));
         let begun = Instant::now();
-        ahead.wait(AWAKE);
+        ahead.wait(AWAKE, WAIT_MAX);
         assert!(begun.elapsed() >= WAIT_MAX);
-        let waits = ahead.clone();
-        let waiting = thread::spawn(move || waits.wait(9));
+        let (waits, most) = (ahead.clone(), Duration::from_secs(600));
+        let waiting = thread::spawn(move || waits.wait(9, most));
         while !waiting.is_finished() {
             ahead.taken(FileId(9));
         }
         waiting.join().unwrap();
+        assert!(begun.elapsed() < most);
         assert_eq!(ahead.wake_from.load(Ordering::SeqCst), AWAKE);
+    }
+
+    #[test]
+    fn only_the_file_that_is_waited_for_and_those_behind_it_wake_the_thread() {
+        let ahead = ReadingAhead::default();
+        for (taken, is_woken) in [(8, false), (9, true), (10, true)] {
+            ahead.wake_from.store(9, Ordering::SeqCst);
+            ahead.taken(FileId(taken));
+            let is_awake = ahead.wake_from.load(Ordering::SeqCst) == AWAKE;
+            assert_eq!(is_awake, is_woken, "{taken}");
+        }
+    }
+
+    #[test]
+    fn a_read_that_is_not_to_wait_tells_whether_it_would_have() {
+        for (read, at_once) in [
+            (Ok(5), AtOnce::Read(5)),
+            (Ok(0), AtOnce::Unclear),
+            (Err(Errno::AGAIN), AtOnce::Waits),
+            (Err(Errno::OPNOTSUPP), AtOnce::NotTold),
+            (Err(Errno::NOSYS), AtOnce::NotTold),
+            (Err(Errno::IO), AtOnce::Unclear),
+        ] {
+            assert_eq!(AtOnce::of(read), at_once, "{read:?}");
+        }
+    }
+
+    #[test]
+    fn where_reading_does_not_tell_one_file_of_several_is_looked_at() {
+        let file = tempfile::tempfile().unwrap();
+        // A hole that nobody has read has nothing in the page cache.
+        file.set_len(9000).unwrap();
+        if cached_bytes(&file, 0, 9000).ok() != Some(0) {
+            return skip("cachestat(2)", "none");
+        }
+        let mut look = CacheLook { by_sample: true, files: LOOK_EVERY - 2 };
+        let mut bytes = [7; 9000];
+        let (read, is_cold) = look.read(&file, &mut bytes[..1]);
+        assert!(read == Ok(1) && !is_cold && bytes[..2] == [0, 7], "it is not looked at");
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(9000).unwrap();
+        let (read, is_cold) = look.read(&file, &mut bytes);
+        assert!(read == Ok(9000) && is_cold && bytes == [0; 9000]);
+        std::os::unix::fs::FileExt::write_all_at(&file, &[8; 9000], 0).unwrap();
+        let (read, is_cold) = CacheLook::that_looks_now().read(&file, &mut bytes);
+        assert!(read == Ok(9000) && !is_cold && bytes == [8; 9000]);
     }
 
     #[test]
@@ -374,12 +471,99 @@ mod tests {
         walk.filter_map(file).collect()
     }
 
-    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !is_so() {
-            assert!(Instant::now() < deadline, "never {what}");
-            thread::sleep(Duration::from_millis(1));
+    /// Sources of files with so many bytes each.
+    fn files(directory: &Path, count: usize, len_bytes: usize) -> Vec<Arc<SourceEntry>> {
+        for number in 10..10 + count {
+            std::fs::write(directory.join(number.to_string()), vec![7; len_bytes]).unwrap();
         }
+        let mut entries = entries(directory);
+        entries.sort_by(|one, two| one.offer.name.cmp(&two.offer.name));
+        entries
+    }
+
+    #[test]
+    fn a_batch_is_what_the_window_has_room_for_and_what_is_no_small_file_only_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let entries = files(directory.path(), 20, 1000);
+        let (is_over, few) = (Arc::default(), entries[..9].to_vec());
+        let queue = Waiting { entries: few.clone(), is_over };
+        let mut window = Window::default();
+        let names = |batch: Vec<Arc<SourceEntry>>| {
+            batch.iter().map(|entry| entry.offer.name.clone()).collect::<Vec<_>>()
+        };
+        let expected = names(few);
+        assert_eq!(names(next_batch(&queue, &mut window, 6)), expected[..6]);
+        assert_eq!(window.bytes, 6000);
+        assert_eq!(names(next_batch(&queue, &mut window, 6)), [b""; 0], "none was taken");
+        assert_eq!(names(next_batch(&queue, &mut window, 32)), expected[6..]);
+        // The last that fits is followed by one that does not.
+        let mut window = Window::default();
+        window.add(FileId(0), BYTES_MAX / 2);
+        let mut large = (*entries[0]).clone();
+        large.offer.size_bytes = BYTES_MAX / 2;
+        let entries = vec![entries[0].clone(), Arc::new(large.clone()), Arc::new(large)];
+        let queue = Waiting { entries, is_over: Arc::default() };
+        assert_eq!(next_batch(&queue, &mut window, 32).len(), 1);
+        assert_eq!((window.bytes, window.next), (BYTES_MAX, FileId(2)));
+    }
+
+    #[test]
+    fn files_are_asked_for_one_after_the_other_while_more_are_wanted() {
+        let directory = tempfile::tempdir().unwrap();
+        let batch = files(directory.path(), 10, 1000);
+        std::fs::remove_file(directory.path().join("13")).unwrap();
+        for by_extent in [false, true] {
+            for (wanted, expected) in [(usize::MAX, 9), (4, 4)] {
+                let mut asked = 0;
+                in_order(batch.clone(), by_extent, |_| {
+                    asked += 1;
+                    asked < wanted
+                });
+                assert_eq!(asked, expected, "{by_extent}");
+            }
+        }
+    }
+
+    /// A session whose files are all taken by streams, and how often its thread looked for others.
+    struct Empty {
+        is_over: Arc<AtomicBool>,
+        looks: Arc<AtomicU64>,
+    }
+
+    impl Queue for Empty {
+        fn is_over(&self) -> bool {
+            self.is_over.load(Ordering::SeqCst)
+        }
+
+        fn first(&self) -> Option<FileId> {
+            self.looks.fetch_add(1, Ordering::SeqCst);
+            None
+        }
+
+        fn waiting(&self, _: FileId, _: usize) -> Vec<(FileId, Option<Arc<SourceEntry>>)> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn one_thread_at_a_time_looks_for_files_and_ends_when_there_are_none_for_a_time() {
+        let ahead = Arc::new(ReadingAhead::default());
+        let (looks, others): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
+        let begin = |looks: &Arc<AtomicU64>| {
+            ahead.begin(Empty { is_over: Arc::default(), looks: looks.clone() });
+        };
+        assert!(!ahead.is_running());
+        let begun = Instant::now();
+        begin(&looks);
+        assert!(ahead.is_running());
+        begin(&others);
+        wait_until("looked", || looks.load(Ordering::SeqCst) > 3);
+        wait_until("at its end", || !ahead.is_running());
+        assert!(begun.elapsed() >= IDLE_MAX);
+        assert_eq!(others.load(Ordering::SeqCst), 0, "there was a thread");
+        begin(&others);
+        wait_until("looked", || others.load(Ordering::SeqCst) > 0);
+        wait_until("at its end", || !ahead.is_running());
     }
 
     /// Sources that went away, changed their kind or cannot be read are not its business.

@@ -28,10 +28,10 @@ use haul_protocol::{
     message::{self, Fault, FileKind},
     sender::Resumed,
 };
+use rustix::io::{pread, retry_on_intr};
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    os::unix::fs::FileExt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -254,21 +254,22 @@ fn read_range(
     ending: &AtomicBool,
     mut see: impl FnMut(&[u8]),
 ) -> io::Result<()> {
-    let mut done = 0;
-    while done < len_bytes {
+    let (mut at, end) = (offset_bytes, offset_bytes + len_bytes);
+    while at < end {
         if ending.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::Interrupted.into());
         }
-        let take = usize::try_from(len_bytes - done).unwrap_or(usize::MAX).min(buffer.len());
-        match file.file().read_at(&mut buffer[..take], offset_bytes + done) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(got) => {
-                see(&buffer[..got]);
-                done += got as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        let take = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+        let part = &mut buffer[..take];
+        let got = retry_on_intr(|| pread(file.file(), &mut *part, at))?;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        see(&part[..got]);
+        at += got as u64;
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

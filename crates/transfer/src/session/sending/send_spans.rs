@@ -23,7 +23,7 @@ use haul_datapath::{
     fallback,
 };
 use haul_protocol::{
-    FileId, Sender, StreamId,
+    FileId, Sender, SpanIndex, StreamId,
     frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
     message::{Fault, Side},
     pack::PackWriter,
@@ -128,6 +128,11 @@ pub struct SendStream {
     pub(super) payload_bytes: u64,
 }
 
+/// Number by which a stream's engine tells spans of different files apart.
+fn id_of(file: FileId, span: SpanIndex) -> SpanId {
+    SpanId((u64::from(file.0) << 32) + u64::from(span.0))
+}
+
 /// Runs a sending stream until the session is over.
 ///
 /// # Errors
@@ -139,36 +144,46 @@ pub fn run(
     chosen: &Chosen,
     figures: &Arc<Lock<StreamFigures>>,
 ) -> Result<(), StreamError> {
-    let host = shared.setup.host.clone();
-    let memory = shared.setup.buffer_bytes_max;
-    numa::run_near_interface(&socket, &host);
-    let candidates = chosen.candidates.clone();
-    let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
-        .map_err(|error| error.cause)?;
-    let mut stream = SendStream {
-        shared: shared.clone(),
-        stream,
-        sender,
-        digest: shared.setup.span_digest(),
-        pack: PackWriter::default(),
-        pack_fill_bytes: PACK_FILL_MIN_BYTES,
-        cache_look: CacheLook::default(),
-        sequence: 0,
-        done: Vec::new(),
-        figures: figures.clone(),
-        begun: Instant::now(),
-        idle_ns: 0,
-        watch: SourceWatch::new(&host, shared.setup.sees_bytes(), chosen),
-        order: 0,
-        copied_bytes: 0,
-        payload_bytes: 0,
-    };
+    let mut stream = SendStream::open(shared, stream, socket, chosen, figures)?;
     let result = stream.send_all();
     stream.update_figures();
     Ok(result?)
 }
 
 impl SendStream {
+    pub(super) fn open(
+        shared: &Arc<SendShared>,
+        stream: StreamId,
+        socket: OwnedFd,
+        chosen: &Chosen,
+        figures: &Arc<Lock<StreamFigures>>,
+    ) -> Result<Self, StreamError> {
+        let host = shared.setup.host.clone();
+        let memory = shared.setup.buffer_bytes_max;
+        numa::run_near_interface(&socket, &host);
+        let candidates = chosen.candidates.clone();
+        let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
+            .map_err(|error| error.cause)?;
+        Ok(Self {
+            shared: shared.clone(),
+            stream,
+            sender,
+            digest: shared.setup.span_digest(),
+            pack: PackWriter::default(),
+            pack_fill_bytes: PACK_FILL_MIN_BYTES,
+            cache_look: CacheLook::default(),
+            sequence: 0,
+            done: Vec::new(),
+            figures: figures.clone(),
+            begun: Instant::now(),
+            idle_ns: 0,
+            watch: SourceWatch::new(&host, shared.setup.sees_bytes(), chosen),
+            order: 0,
+            copied_bytes: 0,
+            payload_bytes: 0,
+        })
+    }
+
     fn send_all(&mut self) -> Result<(), EngineError> {
         self.tell_fallbacks();
         self.update_figures();
@@ -257,9 +272,7 @@ impl SendStream {
             match self.shared.open(&assignment) {
                 Ok(file) => {
                     let span = FileSpan {
-                        id: SpanId(
-                            u64::from(assignment.file.0) << 32 | u64::from(assignment.span.0),
-                        ),
+                        id: id_of(assignment.file, assignment.span),
                         file,
                         offset_bytes: assignment.offset_bytes,
                         len_bytes: assignment.len_bytes,
@@ -411,3 +424,6 @@ impl SendStream {
         figures.payload_bytes = self.payload_bytes;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -28,7 +28,7 @@ use crate::{
 };
 use haul_protocol::{
     FileId, Message, StreamId, limits,
-    message::{Answer, FileAnswer, FileKind, Need},
+    message::{Answer, FileAnswer, FileConfirm, FileKind, Need},
 };
 use std::{
     net::{TcpListener, TcpStream},
@@ -122,6 +122,15 @@ pub(super) fn needed(context: &Context<'_>, entry: SourceEntry, need: Need) -> F
 pub(super) fn said(context: &Context<'_>) -> Vec<Message> {
     let mut machine = lock(&context.shared.machine);
     std::iter::from_fn(|| machine.poll_message()).collect()
+}
+
+/// Confirmations for the receiver since the last call; other messages are dropped.
+pub(super) fn confirmed(context: &Context<'_>) -> Vec<FileConfirm> {
+    let confirm = |message| match message {
+        Message::FileConfirm(confirm) => Some(confirm),
+        _ => None,
+    };
+    said(context).into_iter().filter_map(confirm).collect()
 }
 
 /// Two ends of a connection.
