@@ -456,6 +456,12 @@ impl Streams {
         lock(&self.handles).iter().map(look).collect()
     }
 
+    /// Lets a stream have other figures, for tests.
+    #[cfg(test)]
+    pub(crate) fn set_figures(&self, stream: StreamId, set: impl FnOnce(&mut StreamFigures)) {
+        set(&mut lock(&lock(&self.handles)[&stream].figures));
+    }
+
     /// Figures of all streams, open and ended, without what has to be read from /proc.
     #[must_use]
     pub fn socket_figures(&self) -> Vec<StreamFigures> {

@@ -73,3 +73,144 @@ impl DataStreams {
         context.tell_change(change);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        events::Event,
+        file_options::FileOptions,
+        session::{
+            sending::{start::Begun, without_peer},
+            streams::StreamSetup,
+            supply::Supply,
+        },
+    };
+    use haul_protocol::{Message, StreamId};
+    use std::{
+        fs::{self, File},
+        os::unix::fs::FileExt,
+        path::Path,
+        time::Duration,
+    };
+
+    fn explains() -> FileOptions {
+        FileOptions { explain: true, ..FileOptions::default() }
+    }
+
+    /// Facts by which the engines were chosen, as a server tells them.
+    fn facts(streams: &mut DataStreams) -> String {
+        let Some(Message::Explained(explained)) = streams.engines.take_explained() else {
+            panic!("it is explained")
+        };
+        explained.facts[0].clone()
+    }
+
+    fn entry(directory: &Path) -> SourceEntry {
+        without_peer::files(directory).remove(0)
+    }
+
+    #[test]
+    fn engines_are_chosen_by_the_first_file_and_what_is_cached_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::create(directory.path().join("data")).unwrap();
+        // Of a hole that nobody has read nothing is in the page cache.
+        file.set_len(400 << 10).unwrap();
+        file.write_all_at(&[7; 100 << 10], 0).unwrap();
+        let cached = haul_sys::cachestat::cached_bytes(&file, 0, 400 << 10);
+        if cached.ok() != Some(100 << 10) {
+            return haul_testkit::skip::skip("cachestat(2)", "none");
+        }
+        let mut hear = |_| {};
+        let Begun { mut context, mut streams, .. } = without_peer::begin(explains(), &mut hear);
+        streams.choose_engines(&entry(directory.path()), &mut context).unwrap();
+        assert!(streams.engines.chosen.is_some());
+        let facts = facts(&mut streams);
+        assert!(facts.contains("25 % of it in the page cache"), "{facts}");
+        assert_eq!(context.shared.bulk_bytes.load(Ordering::Relaxed), 400 << 10);
+    }
+
+    #[test]
+    fn zeros_and_files_that_cannot_be_opened_have_engines_too() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("data"), "bytes").unwrap();
+        let file = entry(directory.path());
+        fs::remove_file(directory.path().join("data")).unwrap();
+        let zeros = SourceEntry { location: Location::Zero, ..file.clone() };
+        for (entry, expected) in [(zeros, "of zeros"), (file, "of which nothing is known")] {
+            let mut hear = |_| {};
+            let Begun { mut context, mut streams, .. } = without_peer::begin(explains(), &mut hear);
+            streams.choose_engines(&entry, &mut context).unwrap();
+            let facts = facts(&mut streams);
+            assert!(facts.contains(expected), "{facts}");
+        }
+    }
+
+    #[test]
+    fn an_engine_that_cannot_do_it_is_refused_and_one_that_was_asked_for_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("data"), "bytes").unwrap();
+        for (name, is_chosen) in [("read-write", true), ("no-such-engine", false)] {
+            let mut hear = |_| {};
+            let Begun { mut context, mut streams, .. } = without_peer::begin(explains(), &mut hear);
+            streams.forced_engine = Some(name.into());
+            let chosen = streams.choose_engines(&entry(directory.path()), &mut context);
+            assert_eq!(chosen.is_ok(), is_chosen, "{chosen:?}");
+            let chosen = streams.engines.chosen.as_ref();
+            assert_eq!(chosen.is_some_and(|chosen| chosen.forced), is_chosen);
+        }
+    }
+
+    #[test]
+    fn a_client_tells_its_user_how_the_engines_were_chosen() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("data"), "bytes").unwrap();
+        let mut told = Vec::new();
+        let mut hear = |event| told.push(event);
+        let Begun { mut context, mut streams, .. } = without_peer::begin(explains(), &mut hear);
+        let (source, _) = without_peer::client(Duration::from_secs(60));
+        let all = context.shared.streams.clone();
+        streams.supply = Supply::new(source, all, StreamSetup::of_nobody());
+        streams.choose_engines(&entry(directory.path()), &mut context).unwrap();
+        assert!(streams.engines.take_explained().is_none());
+        drop(context);
+        assert!(matches!(&told[..], [Event::Explained(_)]), "{told:?}");
+    }
+
+    #[test]
+    fn another_engine_is_tried_and_told_when_the_disk_has_slowed_down() {
+        const MIB: u64 = 1 << 20;
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("data"), vec![7; 2 * MIB as usize]).unwrap();
+        let mut told = Vec::new();
+        let mut hear = |event| told.push(event);
+        let Begun { mut context, mut streams, .. } =
+            without_peer::begin(FileOptions::default(), &mut hear);
+        streams.choose_engines(&entry(directory.path()), &mut context).unwrap();
+        if streams.engines.chosen.as_ref().is_some_and(|chosen| chosen.candidates.len() < 3) {
+            return haul_testkit::skip::skip("two engines beside the last resort", "fewer");
+        }
+        let stream = StreamId(0);
+        without_peer::open_stream(&context, stream);
+        let begun = Instant::now();
+        let (mut bytes, mut waited) = (0, 0);
+        for second in 1..20 {
+            // It reads fast, and then it makes the stream wait.
+            bytes += if second < 8 { 1000 * MIB } else { 10 * MIB };
+            waited += if second < 8 { 0 } else { 900_000_000 };
+            context.shared.streams.set_figures(stream, |figures| {
+                figures.payload_bytes = bytes;
+                figures.stages.source_ns = waited;
+            });
+            streams.watch_disk(begun + Duration::from_secs(second), &mut context);
+            if context.shared.orders.newer_than(&mut 0).is_some() {
+                break;
+            }
+        }
+        context.shared.streams.stop();
+        let said = without_peer::said(&context);
+        assert!(matches!(&said[..], [Message::Notice(_)]), "{said:?}");
+        drop(context);
+        assert!(matches!(&told[..], [Event::Fallback { side: Side::Source, .. }]), "{told:?}");
+    }
+}

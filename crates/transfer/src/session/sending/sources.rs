@@ -63,3 +63,89 @@ fn compiled(selection: &Selection, options: WalkOptions) -> Result<WalkOptions, 
     })?;
     Ok(WalkOptions { matcher: Some(matcher), names: selection.names.clone(), ..options })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        locks::Lock,
+        storage::{root::Root, tree::Tree, walk::Listed, watch::DirectoryWatch},
+    };
+    use haul_protocol::message::FilterRule;
+    use std::{fs, path::Path, sync::Arc};
+
+    /// Sources of which the client has yet to say what it means.
+    fn awaited(directory: &Path, is_moved: bool) -> Sources {
+        let root = Root::open_without(directory, &[]).unwrap();
+        let tree = Tree { root, path: Vec::new(), name: Vec::new() };
+        let options = Box::new(WalkOptions { is_moved, ..WalkOptions::default() });
+        let top = vec![Top::Tree(tree)];
+        Sources::AwaitSelection { top, options, arriving: Arriving::default() }
+    }
+
+    fn listed(sources: Sources) -> Vec<(String, bool)> {
+        let Sources::Listed(walk) = sources else { panic!("the selection is not whole") };
+        let entry = |listed| match listed {
+            Listed::Entry(entry) => (String::from_utf8(entry.offer.name).unwrap(), entry.is_moved),
+            other => panic!("{other:?}"),
+        };
+        walk.map(entry).collect()
+    }
+
+    fn directory() -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a.txt", "b.log", "c.txt"] {
+            fs::write(directory.path().join(name), name).unwrap();
+        }
+        directory
+    }
+
+    #[test]
+    fn what_the_client_selected_is_listed_once_all_of_its_selection_is_there() {
+        let directory = directory();
+        let mut sources = awaited(directory.path(), true);
+        let rule = FilterRule { include: false, pattern: b"*.log".to_vec() };
+        let first = message::Selection { more_follows: true, ..message::Selection::default() };
+        let last = message::Selection { rules: vec![rule], ..message::Selection::default() };
+        assert_eq!(sources.select(first), Ok(Ok(false)));
+        assert_eq!(sources.select(last.clone()), Ok(Ok(true)));
+        assert!(sources.select(last).is_err(), "it was announced once");
+        assert_eq!(listed(sources), [("a.txt".into(), true), ("c.txt".into(), true)]);
+    }
+
+    #[test]
+    fn names_that_the_client_selected_are_those_that_are_listed() {
+        let directory = directory();
+        let mut sources = awaited(directory.path(), false);
+        let names = vec![b"b.log".to_vec()];
+        let selection =
+            message::Selection { names, names_given: true, ..message::Selection::default() };
+        assert_eq!(sources.select(selection), Ok(Ok(true)));
+        assert_eq!(listed(sources), [("b.log".into(), false)]);
+    }
+
+    #[test]
+    fn a_pattern_that_is_none_is_the_user_s_fault() {
+        let directory = directory();
+        let mut sources = awaited(directory.path(), false);
+        let rules = vec![FilterRule { include: true, pattern: b"[".to_vec() }];
+        let selection = message::Selection { rules, ..message::Selection::default() };
+        let fault = sources.select(selection).unwrap().unwrap_err();
+        assert_eq!(fault.code, FaultCode::NameRefused);
+        assert!(!fault.what.is_empty() && !fault.found.is_empty(), "{fault:?}");
+    }
+
+    #[test]
+    fn only_sources_that_are_known_and_to_be_watched_are_watched() {
+        let file_options = FileOptions::default();
+        let directory = directory();
+        assert!(awaited(directory.path(), false).watching(file_options).is_none());
+        let watch = Arc::new(Lock::new(DirectoryWatch::default()));
+        for watch in [None, Some(watch)] {
+            let is_watched = watch.is_some();
+            let options = WalkOptions { watch, ..WalkOptions::default() };
+            let sources = Sources::Listed(Box::new(Walk::new([], options)));
+            assert_eq!(sources.watching(file_options).is_some(), is_watched);
+        }
+    }
+}

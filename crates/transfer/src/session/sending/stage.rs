@@ -87,3 +87,49 @@ pub(super) trait Stage {
     /// Ends the threads of the stage.
     fn stop(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{file_options::FileOptions, session::sending::without_peer};
+    use haul_protocol::message::Fault;
+
+    /// A stage that does nothing.
+    struct Idle;
+
+    impl Stage for Idle {}
+
+    fn entry() -> SourceEntry {
+        use crate::storage::source::Location;
+        let (offer, location, links) = (Default::default(), Location::Zero, 1);
+        SourceEntry { offer, location, links, size_bytes: 0, is_moved: false }
+    }
+
+    #[test]
+    fn a_stage_passes_on_what_it_meets_and_keeps_nothing_unless_it_says_so() {
+        let mut hear = |_| {};
+        let mut context = without_peer::begin(FileOptions::default(), &mut hear).context;
+        let found = Found { entry: Box::new(entry()), is_complete: true, now: Instant::now() };
+        let passed = Idle.met(found, &mut context);
+        assert!(passed.is_some_and(|found| found.is_complete));
+        assert!(!Idle.keeps_some() && !Idle.is_full());
+    }
+
+    #[test]
+    fn only_an_end_settles_a_file_and_only_a_failure_fails_it() {
+        let ends = |result| NextStep::Ends(FileEnd { result, frees_source: true });
+        for (step, has_ended, has_failed) in [
+            (ends(EndResult::Done), true, false),
+            (ends(EndResult::Skipped), true, false),
+            (ends(EndResult::Failed(Fault::default())), true, true),
+            (NextStep::NextRound, false, false),
+            (NextStep::ComesLater(Fault::default()), false, false),
+        ] {
+            let (file, content, stored_as, is_told) = (FileId(0), None, None, true);
+            let (entry, now) = (entry(), Instant::now());
+            let settled = Settled { file, entry, step, content, stored_as, is_told, now };
+            assert_eq!(settled.end().is_some_and(|end| end.frees_source), has_ended);
+            assert_eq!(settled.has_failed(), has_failed);
+        }
+    }
+}

@@ -135,3 +135,82 @@ impl SendingOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        session::sending::{
+            stage::{Found, Offered, Stage},
+            without_peer,
+        },
+        storage::walk::{Walk, WalkOptions},
+        transport::waker::Waker,
+    };
+    use haul_protocol::{Awaited, FileId};
+    use std::sync::mpsc;
+
+    fn begin<'a>(
+        file_options: FileOptions,
+        source: supply::Source,
+        events: EventSink<'a>,
+    ) -> Begun<'a> {
+        let stall_after = Duration::from_secs(1);
+        let options = SendingOptions { stall_after, ..without_peer::options(file_options) };
+        let sources = Sources::Listed(Box::new(Walk::new([], WalkOptions::default())));
+        let streams = Streams::new(Waker::new().expect("a waker"));
+        options.begin(&sources, StreamSetup::of_nobody(), streams, source, events)
+    }
+
+    fn client() -> supply::Source {
+        without_peer::client(Duration::from_secs(60)).0
+    }
+
+    fn server() -> supply::Source {
+        supply::Source::Attach(mpsc::channel().1)
+    }
+
+    #[test]
+    fn only_a_server_that_need_not_read_whole_files_has_to_answer_soon() {
+        let plain = FileOptions::default();
+        let compares = FileOptions { compare_content: true, ..plain };
+        for (file_options, source, is_soon) in [
+            (plain, client(), true),
+            (compares, client(), false),
+            (plain, server(), false),
+            (compares, server(), false),
+        ] {
+            let mut hear = |_| {};
+            let mut patience = begin(file_options, source, &mut hear).patience;
+            let now = Instant::now();
+            let mut check = |after| {
+                let awaited = Some(Awaited::Answer);
+                patience.check(now + Duration::from_secs(after), || (0, awaited)).is_err()
+            };
+            assert!(!check(2));
+            assert_eq!(check(60), is_soon, "{file_options:?}");
+        }
+    }
+
+    #[test]
+    fn names_of_one_file_go_as_links_where_all_are_known_and_each_has_its_place() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("a"), "bytes").unwrap();
+        std::fs::hard_link(directory.path().join("a"), directory.path().join("b")).unwrap();
+        let entries = without_peer::files(directory.path());
+        let plain = FileOptions::default();
+        let mut watches = plain;
+        watches.recording.watch = true;
+        let keeps_both = FileOptions { on_conflict: OnConflict::KeepBoth, ..plain };
+        for (file_options, are_links) in [(plain, true), (watches, false), (keeps_both, false)] {
+            let mut hear = |_| {};
+            let Begun { mut context, mut stages, .. } = begin(file_options, server(), &mut hear);
+            let links = &mut stages.links;
+            let offered = Offered { file: FileId(0), entry: &entries[0], before: None };
+            links.offered(&offered, &mut context);
+            let entry = Box::new(entries[1].clone());
+            let found = Found { entry, is_complete: false, now: Instant::now() };
+            assert_eq!(links.met(found, &mut context).is_none(), are_links, "{file_options:?}");
+        }
+    }
+}
