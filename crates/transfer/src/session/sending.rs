@@ -24,6 +24,8 @@ mod sources;
 mod stage;
 mod stages_in_order;
 mod start;
+#[cfg(test)]
+mod tests;
 mod watching;
 #[cfg(test)]
 mod without_peer;

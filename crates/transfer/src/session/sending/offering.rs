@@ -136,3 +136,182 @@ impl Sending<'_> {
         lock(&context.shared.sources).insert(file, Source::new(entry));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        events::Event,
+        file_options::FileOptions,
+        session::{
+            moved_earlier::MovedEarlier,
+            sending::{
+                start::SendingOptions,
+                without_peer::{self, offers, pumped},
+            },
+            tally::OfferLimits,
+        },
+        storage::walk::{Walk, WalkOptions},
+    };
+    use haul_protocol::{
+        FileId, Message,
+        message::{Answer, FileAnswer},
+    };
+    use std::{fs, path::Path};
+
+    fn begin<'a>(
+        directory: &Path,
+        change: impl FnOnce(&mut SendingOptions),
+        hear: &'a mut dyn FnMut(Event),
+    ) -> Sending<'a> {
+        let walk = without_peer::walk_in(directory, WalkOptions::default());
+        let mut options = without_peer::options(FileOptions::default());
+        change(&mut options);
+        without_peer::sending(walk, options, hear)
+    }
+
+    fn files(names: &[&str]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        names.iter().for_each(|name| fs::write(directory.path().join(name), "12345").unwrap());
+        directory
+    }
+
+    fn skip(sending: &mut Sending<'_>, file: u32) {
+        let answer = FileAnswer { file: FileId(file), answer: Answer::Skip };
+        let skipped = crate::session::role::Role::handle(sending, Message::FileAnswer(answer));
+        skipped.expect("an honest message");
+    }
+
+    #[test]
+    fn no_more_files_are_offered_than_may_be_open_and_the_next_when_one_is_settled() {
+        let directory = files(&["a", "b", "c"]);
+        let mut hear = |_| {};
+        let few = |options: &mut SendingOptions| {
+            options.offers = OfferLimits { files: 2, bytes: 1 << 20 };
+        };
+        let mut sending = begin(directory.path(), few, &mut hear);
+        let now = Instant::now();
+        assert_eq!(offers(&pumped(&mut sending, now)).len(), 2);
+        assert_eq!(pumped(&mut sending, now), []);
+        skip(&mut sending, 1);
+        assert_eq!(offers(&pumped(&mut sending, now))[0].name, b"c");
+    }
+
+    #[test]
+    fn what_cannot_be_found_is_told_unless_this_run_has_moved_it() {
+        for is_moved in [false, true] {
+            let directory = files(&[]);
+            let missing = directory.path().join("missing");
+            let mut told = Vec::new();
+            let mut hear = |event| told.push(event);
+            let source = crate::options::SourceSpec::Path(missing.clone().into());
+            let walk: Walk =
+                crate::storage::named_sources::walk_named(&[source], WalkOptions::default());
+            let mut moved_earlier = MovedEarlier::default();
+            moved_earlier.sources.push(missing.into_os_string().into_encoded_bytes());
+            if is_moved {
+                let hash = std::hash::BuildHasher::hash_one(&moved_earlier.hashes, &b"missing"[..]);
+                moved_earlier.names.insert(hash);
+            }
+            let options = without_peer::options(FileOptions::default());
+            let options = SendingOptions { moved_earlier, ..options };
+            let mut sending = without_peer::sending(walk, options, &mut hear);
+            pumped(&mut sending, Instant::now());
+            assert_eq!(sending.tally().failed_files, u64::from(!is_moved));
+            drop(sending);
+            assert_eq!(told.len(), usize::from(!is_moved), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_of_no_kind_that_is_sent_is_left_out() {
+        let directory = files(&["a"]);
+        let made = std::process::Command::new("mkfifo").arg(directory.path().join("b")).status();
+        assert!(made.unwrap().success());
+        let mut told = Vec::new();
+        let mut hear = |event| told.push(event);
+        let mut sending = begin(directory.path(), |_| {}, &mut hear);
+        assert_eq!(offers(&pumped(&mut sending, Instant::now())).len(), 1);
+        assert_eq!(sending.tally().left_out_files, 1);
+        drop(sending);
+        assert!(matches!(&told[..], [Event::LeftOut(_)]), "{told:?}");
+    }
+
+    #[test]
+    fn a_name_of_hard_links_is_kept_until_the_first_is_in_place() {
+        let directory = files(&["a"]);
+        fs::hard_link(directory.path().join("a"), directory.path().join("b")).unwrap();
+        let mut hear = |_| {};
+        let mut sending = begin(directory.path(), |_| {}, &mut hear);
+        let now = Instant::now();
+        assert!(!sending.keeps_some() && !sending.has_open());
+        let messages = pumped(&mut sending, now);
+        assert_eq!((offers(&messages).len(), messages.len()), (1, 1), "the offers do not end");
+        assert!(sending.keeps_some() && sending.has_open());
+        skip(&mut sending, 0);
+        let messages = pumped(&mut sending, now);
+        assert_eq!((offers(&messages).len(), messages.len()), (1, 1), "it may go as a file yet");
+        assert!(!sending.keeps_some() && sending.has_open());
+        skip(&mut sending, 1);
+        let messages = pumped(&mut sending, now);
+        assert!(matches!(&messages[..], [Message::OffersEnd(_), Message::Finish(_)]));
+        assert!(!sending.has_open());
+    }
+
+    #[test]
+    fn an_offer_that_a_stage_asks_for_comes_before_the_next_of_the_walk() {
+        let directory = files(&["a", "b"]);
+        let mut hear = |_| {};
+        let mut sending = begin(directory.path(), |_| {}, &mut hear);
+        let entry = without_peer::files(directory.path()).remove(1);
+        sending.context.offer(entry, None);
+        assert!(sending.keeps_some() && sending.has_open());
+        let messages = pumped(&mut sending, Instant::now());
+        let names: Vec<_> = offers(&messages).iter().map(|offer| offer.name.clone()).collect();
+        assert_eq!(names, [b"b", b"a", b"b"]);
+        assert_eq!(sending.tally().offered_files, 3);
+    }
+
+    #[test]
+    fn an_engine_that_cannot_send_ends_the_session_at_the_first_file() {
+        let directory = files(&["a"]);
+        let mut hear = |_| {};
+        let forced = |options: &mut SendingOptions| options.engine = Some("no-such-engine".into());
+        let mut sending = begin(directory.path(), forced, &mut hear);
+        let refused = crate::session::role::Role::pump(&mut sending, Instant::now());
+        assert_eq!(refused.unwrap_err().code, FaultCode::EngineRefused);
+    }
+
+    #[test]
+    fn the_totals_of_what_is_followed_are_not_known() {
+        for follow in [false, true] {
+            let directory = files(&["a"]);
+            let mut hear = |_| {};
+            let change = |options: &mut SendingOptions| {
+                options.file_options.recording.follow = follow;
+            };
+            let mut sending = begin(directory.path(), change, &mut hear);
+            pumped(&mut sending, Instant::now());
+            assert!(sending.offering.listed_all);
+            assert_eq!(sending.tally().total_known, !follow);
+        }
+    }
+
+    #[test]
+    fn a_tree_of_more_files_than_one_pump_offers_is_offered_by_several() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..OFFERS_A_PUMP + 10 {
+            fs::write(directory.path().join(number.to_string()), "").unwrap();
+        }
+        let mut hear = |_| {};
+        let many = |options: &mut SendingOptions| {
+            options.offers = OfferLimits { files: 10_000, bytes: 1 << 20 };
+        };
+        let mut sending = begin(directory.path(), many, &mut hear);
+        sending.offer_files(Instant::now());
+        assert_eq!(sending.tally().offered_files, OFFERS_A_PUMP as u64);
+        sending.offer_files(Instant::now());
+        assert_eq!(sending.tally().offered_files, OFFERS_A_PUMP as u64 + 10);
+        assert!(sending.offering.ended);
+    }
+}

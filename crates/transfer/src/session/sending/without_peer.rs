@@ -1,6 +1,7 @@
 //! Sending role without a peer, for tests of its stages and streams: the test is the receiver.
 
 use super::{
+    Sending,
     context::Context,
     giving::Giving,
     send_spans,
@@ -14,9 +15,9 @@ use crate::{
     session::{
         headway::Headway,
         moved_earlier::MovedEarlier,
-        role::EventSink,
+        role::{EventSink, Pumped, Role},
         streams::{StreamSetup, Streams},
-        supply::Source,
+        supply::{Source, Supply},
         tally::OfferLimits,
     },
     storage::{
@@ -28,7 +29,7 @@ use crate::{
 };
 use haul_protocol::{
     FileId, Message, StreamId, limits,
-    message::{Answer, FileAnswer, FileConfirm, FileKind, Need},
+    message::{Answer, FileAnswer, FileConfirm, FileKind, FileOffer, Need},
 };
 use std::{
     net::{TcpListener, TcpStream},
@@ -85,11 +86,49 @@ pub(super) fn begin(file_options: FileOptions, events: EventSink<'_>) -> Begun<'
     options(file_options).begin(&sources, StreamSetup::of_nobody(), streams, source, events)
 }
 
+/// Begins a role that sends these sources, with these options, and is given no connections.
+pub(super) fn sending<'a>(
+    sources: Walk,
+    options: SendingOptions,
+    events: EventSink<'a>,
+) -> Sending<'a> {
+    let sources = Sources::Listed(Box::new(sources));
+    Sending::new(sources, StreamSetup::of_nobody(), streams(), nobody(), options, events)
+}
+
+/// Walk through what is in a directory.
+pub(super) fn walk_in(directory: &Path, options: WalkOptions) -> Walk {
+    walk_named(&[SourceSpec::Path(directory.join("").into())], options)
+}
+
 /// Source of a client's connections to a server that nobody has.
 pub(super) fn client(retry_for: Duration) -> (Source, Arc<Headway>) {
     let headway = Arc::new(Headway::new(retry_for, SPAN_BYTES));
     let route = Arc::new(Route::new("127.0.0.1:1".into()));
     (Source::Connect { route, count: 0, early: None, headway: headway.clone() }, headway)
+}
+
+/// Lets a role be a client's.
+pub(super) fn become_client(sending: &mut Sending<'_>) {
+    let streams = sending.context.shared.streams.clone();
+    let (source, _) = client(SOON);
+    sending.streams.supply = Supply::new(source, streams, StreamSetup::of_nobody());
+}
+
+/// Does what is due, and gives the messages for the receiver.
+pub(super) fn pumped(sending: &mut Sending<'_>, now: Instant) -> Vec<Message> {
+    let pumped = sending.pump(now).expect("nothing is at fault");
+    assert!(matches!(pumped, Pumped::GoOn), "{pumped:?}");
+    std::iter::from_fn(|| sending.poll_message()).collect()
+}
+
+/// Offers among messages.
+pub(super) fn offers(messages: &[Message]) -> Vec<&FileOffer> {
+    let offers = messages.iter().filter_map(|message| match message {
+        Message::FileOffer(offer) => Some(offer),
+        _ => None,
+    });
+    offers.collect()
 }
 
 fn streams() -> Arc<Streams> {
