@@ -690,7 +690,7 @@ impl<'a> Client<'a> {
         let noun = if granted.streams == 1 { "stream" } else { "streams" };
         let streams = format!("{} {noun}: {because}", granted.streams);
         let same_host = tcp::ends_on_this_host(opened.control.socket());
-        let placed = numa::near_interface(opened.control.socket(), &self.host);
+        let placed = numa::near_interface(Path::new("/"), opened.control.socket(), &self.host);
         let placed = placed.map(|placement| placement.because);
         Explained::path(rtt, same_host, setup, streams, placed)
     }

@@ -483,4 +483,175 @@ mod tests {
         };
         choose::send_engine(&facts).unwrap().candidates[0].name
     }
+
+    static LOOK_NS: AtomicU64 = AtomicU64::new(0);
+
+    fn waited_ns(_: &StreamFigures) -> u64 {
+        LOOK_NS.load(Ordering::Relaxed)
+    }
+
+    /// Streams of a session, each of which only waits.
+    fn waiting(count: u32) -> Arc<Streams> {
+        let streams = Streams::new(crate::transport::waker::Waker::new().unwrap());
+        for number in 0..count {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let far = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (near, _) = listener.accept().unwrap();
+            let of_thread = streams.clone();
+            streams.spawn(
+                StreamId(number),
+                move || Ok(near),
+                move |_, _| {
+                    let _far = far;
+                    while !of_thread.stopping() {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    Ok(())
+                },
+            );
+        }
+        while streams.open_count() < count {
+            std::thread::yield_now();
+        }
+        streams
+    }
+
+    /// The first change of engines for a disk that becomes ten times slower after eight seconds,
+    /// while each stream waits for it for so long in a second.
+    fn change_by(engines: &mut Engines, streams: &Streams, each_ns: u64) -> Option<Change> {
+        let (begun, orders) = (Instant::now(), Orders::default());
+        LOOK_NS.store(0, Ordering::Relaxed);
+        let mut bytes = 0;
+        (1..30).find_map(|second| {
+            LOOK_NS.fetch_add(each_ns, Ordering::Relaxed);
+            bytes += if second < 8 { 1_000_000_000 } else { 100_000_000 };
+            let now = begun + Duration::from_secs(second);
+            let change = engines.watch_disk(now, (streams, &orders), |_| bytes, waited_ns);
+            let order = orders.newer_than(&mut 0);
+            assert_eq!(order.is_some(), change.is_some());
+            if let Some(order) = order {
+                assert!(!order.is_choice && order.candidates[0].name == "direct", "{order:?}");
+            }
+            change
+        })
+    }
+
+    const THREE: [&EngineInfo; 3] =
+        [&engines::io_uring::INFO, &engines::direct::INFO, &engines::read_write::INFO];
+
+    fn watched(forced: bool, watches_disk: bool) -> Engines {
+        let choice = Choice { candidates: THREE.to_vec(), ..chosen(THREE[0]) };
+        let mut all = Engines::new(Side::Target);
+        all.choose(choice, forced, watches_disk, &Orders::default());
+        all
+    }
+
+    #[test]
+    fn other_engines_are_tried_where_a_disk_slows_down_that_streams_wait_for() {
+        for count in [1, 2] {
+            let streams = waiting(count);
+            let change = change_by(&mut watched(false, true), &streams, 450_000_000);
+            let Some((notice, Event::Fallback { from_to, .. })) = change else {
+                panic!("{change:?}")
+            };
+            assert_eq!((&*notice.what, &*from_to), ("-> direct", "-> direct"));
+            let none = change_by(&mut watched(false, true), &streams, 350_000_000);
+            assert!(none.is_none(), "{none:?}: it waits for something else");
+            for mut engines in [watched(true, true), watched(false, false)] {
+                let none = change_by(&mut engines, &streams, 450_000_000);
+                assert!(none.is_none(), "{none:?}");
+            }
+            streams.stop();
+        }
+    }
+
+    #[test]
+    fn the_disk_is_looked_at_once_a_second_and_not_where_nothing_is_to_be_tried() {
+        let streams = waiting(0);
+        let choose = |forced| Chosen { candidates: THREE.to_vec(), because: String::new(), forced };
+        let begun = Instant::now();
+        for (forced, looks) in [(false, &[1000, 2000, 3500][..]), (true, &[])] {
+            let mut watch = DiskWatch::new(&choose(forced), begun);
+            let mut asked = Vec::new();
+            for ms in [0, 500, 999, 1000, 1500, 1999, 2000, 2999, 3500, 4400] {
+                let now = begun + Duration::from_millis(ms);
+                let bytes = |_: &[StreamFigures]| {
+                    asked.push(ms);
+                    0
+                };
+                assert!(watch.look(now, &streams, bytes, waited_ns).is_none());
+            }
+            assert_eq!(asked, looks);
+        }
+    }
+
+    #[test]
+    fn a_source_is_told_by_its_file_system_where_it_can_be_opened() {
+        let file = tempfile::tempfile().unwrap();
+        let kind = FileSystem::of(&file).unwrap().kind;
+        assert_eq!(source_of(Some(&file)), choose::Source::File(kind));
+        assert_eq!(source_of(None), choose::Source::Unknown);
+    }
+
+    #[test]
+    fn a_choice_is_explained_once_and_has_its_reason() {
+        let mut all = Engines::new(Side::Source);
+        assert!(all.because().is_empty() && all.take_explained().is_none());
+        let choice = Choice { because: "it suits".into(), ..chosen(&engines::sendfile::INFO) };
+        let host = Host::default();
+        all.explain(Explained::engines(Side::Source, vec!["a fact".into()], &host, &choice));
+        assert!(matches!(all.take_explained(), Some(Message::Explained(_))));
+        assert!(all.take_explained().is_none());
+        all.choose(choice, false, false, &Orders::default());
+        assert_eq!(all.because(), "it suits");
+        let (stream, from_to) = (StreamId(3), || "one -> other".to_owned());
+        let change = all.change(Some(Side::Path), stream, from_to(), "it cannot".into());
+        let Some((notice, Event::Fallback { side, .. })) = change else { panic!("{change:?}") };
+        assert_eq!((notice.stream, &*notice.what, side), (stream, "one -> other", Side::Path));
+        assert!(all.change(None, stream, from_to(), "again".into()).is_none());
+    }
+
+    #[test]
+    fn what_is_asked_for_is_not_watched_and_what_repeats_is_not_looked_at() {
+        let host = Arc::new(Host::default());
+        let candidates = vec![&engines::sendfile::INFO];
+        let asked = Chosen { candidates, because: String::new(), forced: true };
+        assert!(SourceWatch::new(&host, true, &asked).is_none());
+        let mut watch = watch(&host);
+        let file = Arc::new(SpanFile::zeros().unwrap());
+        let span = FileSpan { id: SpanId(1), file, offset_bytes: 0, len_bytes: 1 << 20 };
+        assert!(watch.look(&span, 1 << 30).is_none() && watch.looked_at.is_none());
+    }
+
+    #[test]
+    fn windows_of_a_source_are_looked_at_once_from_where_the_stream_is() {
+        const MIB: u64 = 1 << 20;
+        let host = Arc::new(Host::default());
+        let mut watch = watch(&host);
+        let file = tempfile::tempfile().unwrap();
+        // A hole, which takes no room, and is not in the page cache.
+        file.set_len(2 * choose::WINDOW_BYTES + 5 * MIB).unwrap();
+        let file = Arc::new(SpanFile::new(file));
+        let window = |watch: &SourceWatch| watch.looked_at.as_ref().map(|(_, it)| it.clone());
+        let look = |watch: &mut SourceWatch, file: &Arc<SpanFile>, offset_bytes| {
+            let (id, file) = (SpanId(offset_bytes), file.clone());
+            watch.look(&FileSpan { id, file, offset_bytes, len_bytes: MIB }, u64::MAX);
+        };
+        look(&mut watch, &file, 3 * MIB);
+        let first = 3 * MIB..choose::WINDOW_BYTES + 3 * MIB;
+        assert_eq!(window(&watch), Some(first.clone()));
+        look(&mut watch, &file, first.end - 1);
+        assert_eq!(window(&watch), Some(first.clone()), "it was looked at");
+        look(&mut watch, &file, first.end);
+        assert_eq!(window(&watch), Some(first.end..2 * choose::WINDOW_BYTES + 3 * MIB));
+        let last = 2 * choose::WINDOW_BYTES + 3 * MIB;
+        look(&mut watch, &file, last);
+        assert_eq!(window(&watch), Some(last..last + 2 * MIB), "to its end");
+        // Another file has its own.
+        let other = tempfile::tempfile().unwrap();
+        other.set_len(last + MIB).unwrap();
+        let other = Arc::new(SpanFile::new(other));
+        look(&mut watch, &other, last);
+        assert_eq!(window(&watch), Some(last..last + MIB));
+    }
 }

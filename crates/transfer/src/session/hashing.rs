@@ -6,10 +6,10 @@
 use crate::locks::{Lock, lock};
 use haul_datapath::SpanFile;
 use haul_protocol::FileId;
+use rustix::io::{pread, retry_on_intr};
 use std::{
     collections::BTreeSet,
     io,
-    os::unix::fs::FileExt,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -158,15 +158,12 @@ fn hash(file: &SpanFile, len_bytes: u64, ending: &AtomicBool) -> io::Result<Cont
             return Err(io::ErrorKind::Interrupted.into());
         }
         let take = usize::try_from(len_bytes - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
-        match file.file().read_at(&mut chunk[..take], at) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(got) => {
-                hasher.update(&chunk[..got]);
-                at += got as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
+        let got = retry_on_intr(|| pread(file.file(), &mut chunk[..take], at))?;
+        if got == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        hasher.update(&chunk[..got]);
+        at += got as u64;
     }
     Ok(*hasher.finalize().as_bytes())
 }
@@ -199,5 +196,55 @@ mod tests {
         results.sort_by_key(|(file, _)| *file);
         assert_eq!(results[0].1.as_ref().unwrap(), blake3::hash(&bytes).as_bytes());
         assert!(results[1].1.is_err() && results[2].1.is_err() && !hashing.is_busy());
+    }
+    #[test]
+    fn no_more_is_hashed_than_is_asked_for_and_what_cannot_be_read_ends_it() {
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes = vec![7; CHUNK_BYTES + 5000];
+        file.write_all(&bytes).unwrap();
+        let (file, goes_on) = (SpanFile::new(file), AtomicBool::new(false));
+        for len in [0, 1, CHUNK_BYTES, CHUNK_BYTES + 1000] {
+            let hashed = hash(&file, len as u64, &goes_on).unwrap();
+            assert_eq!(hashed, *blake3::hash(&bytes[..len]).as_bytes(), "{len}");
+        }
+        let directory = SpanFile::new(std::fs::File::open("/").unwrap());
+        let error = hash(&directory, 10, &goes_on).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::IsADirectory);
+        let error = hash(&file, 10, &AtomicBool::new(true)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::Interrupted);
+    }
+
+    #[test]
+    fn a_file_is_under_way_until_its_result_is_taken() {
+        let mut hashing: Hashing<u8> = Hashing::new(|| {});
+        assert!(!hashing.is_busy() && !hashing.has(FileId(1)));
+        hashing.begin(FileId(1), |_| Ok(7)).unwrap();
+        assert!(hashing.is_busy() && hashing.has(FileId(1)) && !hashing.has(FileId(2)));
+        let deadline = std::time::Instant::now() + Duration::from_secs(8);
+        let mut results = Vec::new();
+        while results.is_empty() {
+            assert!(std::time::Instant::now() < deadline, "it is read");
+            results = hashing.take_results();
+        }
+        assert!(matches!(results[..], [(FileId(1), Ok(7))]) && !hashing.is_busy());
+    }
+
+    #[test]
+    fn reading_ends_with_the_one_who_asked() {
+        let ended = Arc::new(AtomicBool::new(false));
+        let told = ended.clone();
+        let mut hashing: Hashing<()> = Hashing::new(|| {});
+        hashing
+            .begin(FileId(1), move |ending| {
+                while !ending.load(Ordering::Relaxed) {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                thread::sleep(Duration::from_millis(50));
+                told.store(true, Ordering::Relaxed);
+                Ok(())
+            })
+            .unwrap();
+        drop(hashing);
+        assert!(ended.load(Ordering::Relaxed), "it was waited for");
     }
 }

@@ -7,21 +7,22 @@ use haul_datapath::{
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::{net::SocketAddr, os::fd::AsFd, path::Path};
 
-/// Finds the processors for threads that use this socket; `None` leaves them to the scheduler.
+/// Finds the processors for threads that use this socket; `None` leaves them to the scheduler. The
+/// facts of the interface are read below `root`.
 #[must_use]
-pub fn near_interface(socket: impl AsFd, host: &Host) -> Option<Placement> {
+pub fn near_interface(root: &Path, socket: impl AsFd, host: &Host) -> Option<Placement> {
     if host.nodes.len() < 2 {
         return None;
     }
     let local = SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()?;
     let interface = haul_sys::interfaces::name_of(local.ip()).ok()??;
-    let node = haul_host::interface_node(Path::new("/"), &interface);
+    let node = haul_host::interface_node(root, &interface);
     choose::placement(host, &interface, node)
 }
 
 /// Keeps the calling thread, and those that it starts, where the socket's interface is.
-pub fn run_near_interface(socket: impl AsFd, host: &Host) {
-    let Some(placement) = near_interface(socket, host) else { return };
+pub fn run_near_interface(root: &Path, socket: impl AsFd, host: &Host) {
+    let Some(placement) = near_interface(root, socket, host) else { return };
     // Refused where another has confined this process meanwhile: then it runs where it may.
     let _ = run_on(&placement);
 }
@@ -63,6 +64,36 @@ mod tests {
         let node = |number, cpu| Node { number, cpus: vec![cpu] };
         let nodes = vec![node(0, 0), node(1, 1)];
         let host = Host { nodes, cpus: vec![0, 1], ..Host::default() };
-        assert_eq!(near_interface(&listener, &host), None);
+        assert_eq!(near_interface(Path::new("/"), &listener, &host), None);
+    }
+
+    #[test]
+    fn a_thread_runs_on_the_node_of_its_interface_where_there_are_several() {
+        let root = tempfile::tempdir().unwrap();
+        let device = root.path().join("sys/class/net/lo/device");
+        std::fs::create_dir_all(&device).unwrap();
+        std::fs::write(device.join("numa_node"), "1\n").unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let all = sched_getaffinity(None).unwrap();
+        let ours = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap() as u32;
+        let near = Some(vec![ours]);
+        for (numbers, cpus) in [(&[1][..], None), (&[0, 1], near.clone()), (&[0, 1, 2], near)] {
+            let node = |number: &u32| {
+                let cpus = if *number == 1 { vec![ours] } else { vec![5000 + number] };
+                Node { number: *number, cpus }
+            };
+            let nodes = numbers.iter().map(node).collect();
+            let host = Host { cpus: vec![ours, 5000, 5002], nodes, ..Host::default() };
+            let placement = near_interface(root.path(), &listener, &host);
+            assert_eq!(placement.map(|placement| placement.cpus), cpus, "nodes {numbers:?}");
+            let is_placed = cpus.is_some();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    run_near_interface(root.path(), &listener, &host);
+                    let now = sched_getaffinity(None).unwrap();
+                    assert_eq!(now.count() == 1, is_placed || all.count() == 1);
+                });
+            });
+        }
     }
 }

@@ -113,27 +113,37 @@ impl StreamFigures {
         }
         let since_ns = since.map_or(0, |since| u64::try_from(since.as_nanos()).unwrap_or(u64::MAX));
         if let Ok(tcp) = TcpInfo::of(socket) {
-            let moved_bytes = |tcp: &TcpInfo| tcp.bytes_acked + tcp.bytes_received;
-            self.moved_at = self.moved_at.filter(|_| moved_bytes(&tcp) == moved_bytes(&self.tcp));
-            self.moved_at.get_or_insert(now);
-            self.tcp = tcp;
+            self.moved(tcp, now);
         }
         let mut fds = [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         let is = poll(&mut fds, Some(&at_once)).map_or(PollFlags::empty(), |_| fds[0].revents());
         // Who waits in send(2) is woken when there is room, which is when poll(2) says so.
         self.wire_holds = !is.contains(PollFlags::OUT);
+        self.held(since_ns, || SocketMemory::of(socket).is_ok_and(|memory| memory.is_full()));
+        is
+    }
+
+    /// Takes what the kernel counts for the connection, and notes when more had moved.
+    fn moved(&mut self, tcp: TcpInfo, now: Instant) {
+        let moved_bytes = |tcp: &TcpInfo| tcp.bytes_acked + tcp.bytes_received;
+        self.moved_at = self.moved_at.filter(|_| moved_bytes(&tcp) == moved_bytes(&self.tcp));
+        self.moved_at.get_or_insert(now);
+        self.tcp = tcp;
+    }
+
+    /// Adds the time since the last look to what holds the stream, as its socket is now. `is_full`:
+    /// the send buffer is.
+    fn held(&mut self, since_ns: u64, is_full: impl FnOnce() -> bool) {
         // A part of a segment may wait for more to fill it (MSG_MORE).
         let has_more = self.wire_holds || self.tcp.notsent_bytes > self.tcp.mss_bytes;
         if self.in_span && self.wire_holds {
             self.held_ns += since_ns;
-            let is_full = SocketMemory::of(socket).is_ok_and(|memory| memory.is_full());
-            self.buffer_held_ns += if is_full && fits_windows(&self.tcp) { since_ns } else { 0 };
+            self.buffer_held_ns += if is_full() && fits_windows(&self.tcp) { since_ns } else { 0 };
             self.queue_held_ns += if stands_in_queue(&self.tcp) { since_ns } else { 0 };
         } else if !self.in_span && has_more {
             self.idle_held_ns += since_ns;
         }
-        is
     }
 
     /// Takes the kernel's counts for the thread, where there are any (CONFIG_SCHED_INFO).
@@ -556,75 +566,4 @@ pub fn choose_congestion(host: &Host, rtt: Duration) -> CongestionChoice {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{io::Write, net::TcpListener, sync::mpsc};
-
-    #[test]
-    fn what_a_socket_holds_fits_both_windows_or_not() {
-        // Reno's and bbr's looks at a buffer of 32 KiB and 40 ms, then a window that is full.
-        let seen = |cwnd_segments, unacked_segments, notsent_bytes, peer_window_bytes| TcpInfo {
-            mss_bytes: 1448,
-            cwnd_segments,
-            unacked_segments,
-            notsent_bytes,
-            peer_window_bytes,
-            ..TcpInfo::default()
-        };
-        assert!(fits_windows(&seen(396, 182, 0, 1_533_952)));
-        assert!(fits_windows(&seen(106, 14, 47_784, 461_824)));
-        assert!(!fits_windows(&seen(40, 40, 15_928, 80_896)), "the congestion window");
-        assert!(!fits_windows(&seen(396, 44, 9_000, 65_536)), "the receiver's");
-        assert!(!fits_windows(&seen(396, 0, 9_000, 0)), "a receiver that takes nothing");
-    }
-
-    #[test]
-    fn packets_stand_in_a_queue_where_they_take_much_longer_than_alone() {
-        let stands = |min_rtt_us, rtt_us| {
-            stands_in_queue(&TcpInfo { min_rtt_us, rtt_us, ..TcpInfo::default() })
-        };
-        assert!(stands(20, 6500) && stands(40_000, 90_000));
-        assert!(!stands(20, 900), "hosts that gather packets");
-        assert!(!stands(40_000, 60_000), "most of it is the way");
-        assert!(!stands(0, 6500) && !stands(u32::MAX, 6500), "not known");
-    }
-
-    #[test]
-    fn bytes_too_few_to_wake_the_thread_do_not_count_as_unread() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (near, _) = listener.accept().unwrap();
-        haul_sys::low_water::set_receive_low_water(&near, 1000).unwrap();
-        let streams = Streams::new(Waker::new().unwrap());
-        let (end, ends) = mpsc::channel::<()>();
-        let work = move |_, _: &SharedFigures| ends.recv().map_err(|_| StreamError::Closed);
-        streams.spawn(StreamId(0), move || Ok(near), work);
-        let mut unread_after = |bytes: usize, expected: u64| {
-            far.write_all(&vec![7; bytes]).unwrap();
-            let deadline = Instant::now() + Duration::from_secs(10);
-            let seen = || streams.open().first().map(|(_, figures)| figures.unread_bytes);
-            while seen() != Some(expected) {
-                assert!(Instant::now() < deadline, "{:?} for {expected}", seen());
-                thread::sleep(Duration::from_millis(5));
-            }
-            thread::sleep(Duration::from_millis(50));
-            assert_eq!(seen(), Some(expected));
-        };
-        unread_after(999, 0);
-        unread_after(1, 1000);
-        end.send(()).unwrap();
-        streams.stop();
-    }
-
-    #[test]
-    fn a_preface_that_is_replayed_opens_nothing() {
-        let streams = Streams::new(Waker::new().unwrap());
-        assert!(streams.claim(StreamId(0), 2));
-        assert!(!streams.claim(StreamId(0), 2));
-        assert!(streams.claim(StreamId(1), 2));
-        assert!(!streams.claim(StreamId(2), 2), "two are alive");
-        streams.end(StreamId(0), None);
-        assert!(!streams.claim(StreamId(0), 2), "a number is never used twice");
-        assert!(streams.claim(StreamId(3), 2));
-    }
-}
+mod tests;

@@ -24,6 +24,7 @@ use rustix::{
 use std::{
     io::{self, IoSlice},
     net::{Shutdown, TcpStream},
+    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -259,7 +260,7 @@ fn check_congestion(socket: &TcpStream, wanted: &str) -> io::Result<()> {
 }
 
 fn run(socket: &TcpStream, work: Work, block_bytes: usize, shared: &Shared, host: &Host) {
-    numa::run_near_interface(socket, host);
+    numa::run_near_interface(Path::new("/"), socket, host);
     let _ = shared.thread.set(gettid());
     let ended = match work {
         Work::Send => send_all(socket, block_bytes, shared),

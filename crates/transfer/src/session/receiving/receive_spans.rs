@@ -30,6 +30,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     io,
     os::fd::OwnedFd,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -151,7 +152,7 @@ pub fn run(
 ) -> Result<(), StreamError> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
-    numa::run_near_interface(&socket, &host);
+    numa::run_near_interface(Path::new("/"), &socket, &host);
     let wire = socket.try_clone()?;
     let receiver = fallback::Receiver::open(candidates, Wire::Tcp(socket), &host, memory)
         .map_err(|error| error.cause)?;

@@ -33,6 +33,7 @@ use std::{
     collections::BTreeMap,
     io,
     os::fd::OwnedFd,
+    path::Path,
     sync::{
         Arc, Condvar,
         atomic::{AtomicU64, Ordering},
@@ -160,7 +161,7 @@ impl SendStream {
     ) -> Result<Self, StreamError> {
         let host = shared.setup.host.clone();
         let memory = shared.setup.buffer_bytes_max;
-        numa::run_near_interface(&socket, &host);
+        numa::run_near_interface(Path::new("/"), &socket, &host);
         let candidates = chosen.candidates.clone();
         let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
             .map_err(|error| error.cause)?;
