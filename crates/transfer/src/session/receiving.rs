@@ -26,6 +26,10 @@ mod stages_in_order;
 mod start;
 pub(crate) mod target_check;
 #[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod with_sender;
+#[cfg(test)]
 mod without_peer;
 
 use super::{

@@ -170,8 +170,18 @@ impl Context<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::receiving::without_peer::begin;
-    use haul_protocol::{Message, message::Side};
+    use crate::{
+        file_options::FileOptions,
+        session::{
+            receiving::{
+                ReceivingOptions,
+                with_sender::{SPAN, Session, directory, offer},
+                without_peer::{self, begin},
+            },
+            streams::StreamSetup,
+        },
+    };
+    use haul_protocol::{Message, frame::PayloadStatus, message::Side};
 
     const FILE: FileId = FileId(0);
 
@@ -262,5 +272,59 @@ mod tests {
             assert_eq!(notice.why, "too little");
         });
         assert!(matches!(&told[..], [Event::Fallback { .. }]), "{told:?}");
+    }
+
+    /// Runs a test in a session that receives below a directory.
+    fn below(at: &std::path::Path, test: impl FnOnce(&mut Session<'_>)) {
+        let place = without_peer::place(at, FileOptions::default());
+        let options = ReceivingOptions { span_bytes: Some(SPAN), ..without_peer::options() };
+        let mut hear = |_| {};
+        let mut session = Session::begin(place, options, StreamSetup::of_nobody(), &mut hear);
+        test(&mut session);
+        session.role.stop();
+    }
+
+    fn ask(session: &mut Session<'_>, offer: FileOffer) {
+        let file = offer.file.0;
+        session.say(Message::FileOffer(offer));
+        session.until("an answer", |it| it.answer_to(file).is_some());
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_hidden_directory_of_a_file_hidden_and_nothing_else_does() {
+        for (file, code, stays_hidden) in [
+            (1, FaultCode::NoSpace, true),
+            (1, FaultCode::IoFailed, false),
+            (2, FaultCode::NoSpace, false),
+        ] {
+            let place = tempfile::tempdir().unwrap();
+            below(place.path(), |session| {
+                ask(session, directory(0, "tree"));
+                ask(session, offer(1, "tree/x", 10));
+                ask(session, offer(2, "other", 10));
+                let hidden = session.role.context.place.root().unwrap().hidden_directories();
+                session.role.context.fail(FileId(file), fault(code));
+                assert_eq!(hidden[0].stays_hidden(), stays_hidden, "{file}, {code:?}");
+            });
+        }
+    }
+
+    #[test]
+    fn what_came_of_a_file_stays_for_another_run_unless_its_disk_has_changed_it() {
+        for (code, stays) in [(FaultCode::IoFailed, true), (FaultCode::DataDamaged, false)] {
+            let place = tempfile::tempdir().unwrap();
+            below(place.path(), |session| {
+                ask(session, offer(0, "x", 3 * SPAN));
+                let mut stream = session.stream();
+                let span = stream.span(0, 0, &[7; SPAN as usize], PayloadStatus::Whole);
+                stream.write(&span);
+                session.until("durable", |it| {
+                    it.role.context.shared.committer.durable_bytes() == SPAN
+                });
+                session.role.context.fail(FileId(0), fault(code));
+                assert!(lock(&session.role.context.shared.targets).is_empty());
+            });
+            assert_eq!(place.path().join(".x.haul-part").exists(), stays, "{code:?}");
+        }
     }
 }

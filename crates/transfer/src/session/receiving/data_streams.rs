@@ -36,11 +36,7 @@ pub(super) struct DataStreams {
     pub engines: Engines,
     pub forced_engine: Option<String>,
     stall_after: Duration,
-    /// Bytes that each stream had brought, and the time when they last grew.
-    seen: BTreeMap<StreamId, (u64, Instant)>,
-    all_seen: (u64, Instant),
-    /// Whether spans were to come, and when that was looked at.
-    lacks_spans: (bool, Option<Instant>),
+    stillness: Stillness,
     damage_told: bool,
     /// The sender's streams wait for the network, as far as it told.
     network_holds_sender: bool,
@@ -53,9 +49,7 @@ impl DataStreams {
             engines: Engines::new(Side::Target),
             forced_engine,
             stall_after,
-            seen: BTreeMap::new(),
-            all_seen: (0, Instant::now()),
-            lacks_spans: (false, None),
+            stillness: Stillness::new(Instant::now()),
             damage_told: false,
             network_holds_sender: false,
         }
@@ -106,7 +100,7 @@ impl DataStreams {
                     context.tell(Event::Error(Problem::of(&fault.found(why.what))));
                 }
                 StreamEvent::Ended { stream, why, carried, in_span } => {
-                    self.seen.remove(&stream);
+                    self.stillness.seen.remove(&stream);
                     lock(&context.shared.machine).stream_closed(stream);
                     if !context.finishing && !context.shared.streams.stopping() {
                         let why = why.map(|why| why.to_string());
@@ -199,18 +193,7 @@ impl DataStreams {
 
     /// Takes the times of the server's streams by stage, as it told them.
     pub fn heard_figures(&mut self, figures: &message::Figures) {
-        let of_network = [
-            message::Stage::SendCongestionWindow,
-            message::Stage::SendReceiverWindow,
-            message::Stage::SendBuffer,
-        ];
-        let sum_ns = |stages: &[message::Stage]| -> u64 {
-            let of_stages = figures.stages.iter().filter(|time| stages.contains(&time.stage));
-            of_stages.map(|time| time.ns).sum()
-        };
-        // Several streams may share one span's wait: those without work are idle.
-        let busy_ns = figures.streams_ns.saturating_sub(sum_ns(&[message::Stage::Idle]));
-        self.network_holds_sender = sum_ns(&of_network) > busy_ns / 2;
+        self.network_holds_sender = network_holds(figures);
     }
 
     /// Reopens streams where the server sends and nothing arrives on any, not even the first
@@ -226,13 +209,8 @@ impl DataStreams {
                 context.tell(event);
             }
         }
-        let waits = |figures: &StreamFigures| {
-            let opened = figures.opened_at.map(|at| now.saturating_duration_since(at));
-            figures.tcp.bytes_received <= HEADER_BYTES as u64
-                && opened >= Some(segments::NOTHING_AFTER)
-        };
         let is_suspect = self.network_holds_sender && context.wants_streams;
-        if is_suspect && !open.is_empty() && open.iter().all(|(_, figures)| waits(figures)) {
+        if is_suspect && have_brought_nothing(open, now) {
             let vanish = open.iter().filter(|(_, figures)| self.supply.swallows(&figures.tcp));
             vanish.for_each(|(stream, _)| context.shared.streams.shut(*stream));
         }
@@ -248,38 +226,15 @@ impl DataStreams {
         let stall_after = self.supply.stall_after(now, self.stall_after);
         let open = context.shared.streams.open();
         self.reopen_where_nothing_arrives(&open, now, context);
-        let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
-        if self.lacks_spans.1.is_none_or(|at| now.saturating_duration_since(at) >= LACKS_EVERY) {
-            self.lacks_spans = (lock(&context.shared.machine).lacks_spans(), Some(now));
-        }
         // Files that are being compared wait for this host's disk, and what is read back from it
         // needs nothing from the wire. What is whole waits for a word of the sender, which may read
         // its source once more, or for a sync.
         let reads = is_reading || context.shared.committer.is_reading_back();
-        if total != self.all_seen.0 || !self.lacks_spans.0 || reads {
-            self.all_seen = (total, now);
-        }
-        let all_still = now.saturating_duration_since(self.all_seen.1) > stall_after;
-        if all_still {
-            let still = now.saturating_duration_since(self.all_seen.1);
-            self.all_seen.1 = now;
-            self.give_up_all(&open, still, context);
-            return;
-        }
-        let mut stalled = Vec::new();
-        for (stream, figures) in open {
-            let on_storage = figures.on_storage();
-            let moved = figures.tcp.bytes_received;
-            let entry = self.seen.entry(stream).or_insert((moved, now));
-            if entry.0 != moved || !figures.in_span {
-                *entry = (moved, now);
-            }
-            let still = now.saturating_duration_since(entry.1);
-            if still > stall_after {
-                stalled.push((stream, still, on_storage));
-                entry.1 = now;
-            }
-        }
+        let lacks_spans = || lock(&context.shared.machine).lacks_spans();
+        let stalled = match self.stillness.look(now, &open, stall_after, reads, lacks_spans) {
+            Still::All(still) => return self.give_up_all(&open, still, context),
+            Still::These(stalled) => stalled,
+        };
         for (stream, still, on_storage) in stalled {
             let (stage, what) = if on_storage {
                 ("target_disk", "what arrived waits for this host's disk; waiting on")
@@ -293,3 +248,94 @@ impl DataStreams {
         }
     }
 }
+
+/// Streams on which nothing comes, though something should.
+#[derive(Debug, PartialEq, Eq)]
+enum Still {
+    /// None brought anything for so long.
+    All(Duration),
+    /// Streams that brought nothing for so long in the middle of a span, and whether what arrived
+    /// on each waits for this host's disk.
+    These(Vec<(StreamId, Duration, bool)>),
+}
+
+/// Memory of when streams last brought something.
+struct Stillness {
+    /// Bytes that each stream had brought, and the time when they last grew.
+    seen: BTreeMap<StreamId, (u64, Instant)>,
+    all_seen: (u64, Instant),
+    /// Whether spans were to come, and when that was looked at.
+    lacks_spans: (bool, Option<Instant>),
+}
+
+impl Stillness {
+    fn new(now: Instant) -> Self {
+        Self { seen: BTreeMap::new(), all_seen: (0, now), lacks_spans: (false, None) }
+    }
+
+    /// Looks which streams brought nothing for longer than `stall_after`; each is told once for
+    /// every such time. `reads`: this side is busy with its disk. `lacks_spans`: spans are to come.
+    fn look(
+        &mut self,
+        now: Instant,
+        open: &[(StreamId, StreamFigures)],
+        stall_after: Duration,
+        reads: bool,
+        lacks_spans: impl FnOnce() -> bool,
+    ) -> Still {
+        let total: u64 = open.iter().map(|(_, figures)| figures.tcp.bytes_received).sum();
+        if self.lacks_spans.1.is_none_or(|at| now.saturating_duration_since(at) >= LACKS_EVERY) {
+            self.lacks_spans = (lacks_spans(), Some(now));
+        }
+        if total != self.all_seen.0 || !self.lacks_spans.0 || reads {
+            self.all_seen = (total, now);
+        }
+        let still = now.saturating_duration_since(self.all_seen.1);
+        if still > stall_after {
+            self.all_seen.1 = now;
+            return Still::All(still);
+        }
+        let mut stalled = Vec::new();
+        for (stream, figures) in open {
+            let moved = figures.tcp.bytes_received;
+            let entry = self.seen.entry(*stream).or_insert((moved, now));
+            if entry.0 != moved || !figures.in_span {
+                *entry = (moved, now);
+            }
+            let still = now.saturating_duration_since(entry.1);
+            if still > stall_after {
+                stalled.push((*stream, still, figures.on_storage()));
+                entry.1 = now;
+            }
+        }
+        Still::These(stalled)
+    }
+}
+
+/// Whether a sender's streams wait for the network most of the time, as far as it told.
+fn network_holds(figures: &message::Figures) -> bool {
+    let of_network = [
+        message::Stage::SendCongestionWindow,
+        message::Stage::SendReceiverWindow,
+        message::Stage::SendBuffer,
+    ];
+    let sum_ns = |stages: &[message::Stage]| -> u64 {
+        let of_stages = figures.stages.iter().filter(|time| stages.contains(&time.stage));
+        of_stages.map(|time| time.ns).sum()
+    };
+    // Several streams may share one span's wait: those without work are idle.
+    let busy_ns = figures.streams_ns.saturating_sub(sum_ns(&[message::Stage::Idle]));
+    sum_ns(&of_network) > busy_ns / 2
+}
+
+/// Whether no stream has brought more than a header, though each was opened a while ago.
+fn have_brought_nothing(open: &[(StreamId, StreamFigures)], now: Instant) -> bool {
+    let waits = |figures: &StreamFigures| {
+        let opened = figures.opened_at.map(|at| now.saturating_duration_since(at));
+        figures.tcp.bytes_received <= HEADER_BYTES as u64 && opened >= Some(segments::NOTHING_AFTER)
+    };
+    !open.is_empty() && open.iter().all(|(_, figures)| waits(figures))
+}
+
+#[cfg(test)]
+mod tests;

@@ -110,3 +110,148 @@ fn open_existing(root: &Arc<Root>, base: &[u8], or_above: bool) -> io::Result<Ow
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        events::Event,
+        file_options::FileOptions,
+        locks::{Lock, lock},
+        session::{
+            receiving::{
+                with_sender::{DataStream, Session, offer},
+                without_peer,
+            },
+            role::Role,
+            streams::{SharedFigures, StreamSetup},
+        },
+        storage::{fresh::Fresh, prepare::Prepared},
+    };
+    use haul_protocol::{FileId, Message, StreamId, message::Digest};
+    use std::{
+        sync::atomic::{AtomicU64, Ordering},
+        thread,
+        time::Duration,
+    };
+
+    #[test]
+    fn a_directory_that_is_not_there_yet_is_looked_at_from_above_only_in_a_dry_run() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("there")).unwrap();
+        std::fs::write(place.path().join("file"), "").unwrap();
+        let root = Root::open(place.path()).unwrap();
+        let is_open = |name: &str, or_above| {
+            open_existing(&root, name.as_bytes(), or_above).map_err(|error| error.kind())
+        };
+        assert!(is_open("there", false).is_ok() && is_open("", false).is_ok());
+        assert_eq!(is_open("there/gone/deep", false).unwrap_err(), io::ErrorKind::NotFound);
+        assert!(is_open("there/gone/deep", true).is_ok() && is_open("gone", true).is_ok());
+        assert_eq!(is_open("file", true).unwrap_err(), io::ErrorKind::NotADirectory);
+        assert_eq!(is_open("file/in-it", true).unwrap_err(), io::ErrorKind::NotADirectory);
+        drop(place);
+        // Of a root that is gone nothing is above.
+        assert!(is_open("gone", true).is_err() || root.is_directory(b""));
+    }
+
+    #[test]
+    fn a_dry_run_chooses_an_engine_only_to_explain_it_and_each_side_explains_to_the_user() {
+        for (dry_run, explain, is_chosen) in
+            [(false, false, true), (false, true, true), (true, false, false), (true, true, true)]
+        {
+            for is_client in [false, true] {
+                let place = tempfile::tempdir().unwrap();
+                let file_options = FileOptions { dry_run, explain, ..FileOptions::default() };
+                let target = without_peer::place(place.path(), file_options);
+                let (options, setup) = (without_peer::options(), StreamSetup::of_nobody());
+                let mut told = 0;
+                let mut hear = |event| told += u32::from(matches!(event, Event::Explained(_)));
+                let mut session = match is_client {
+                    true => Session::begin_client(target, options, 1, &mut hear),
+                    false => Session::begin(target, options, setup, &mut hear),
+                };
+                session.say(Message::FileOffer(offer(0, "x", 10)));
+                assert_eq!(session.role.streams.engines.chosen.is_some(), is_chosen);
+                let first = session.role.poll_message();
+                let is_said = matches!(first, Some(Message::Explained(_)));
+                assert_eq!(is_said, explain && !is_client);
+                drop(session);
+                assert_eq!(told, u32::from(explain && is_client));
+            }
+        }
+    }
+
+    #[test]
+    fn an_engine_that_is_asked_for_is_taken_or_ends_the_session() {
+        for (engine, is_there) in [("read-write", true), ("no-such-engine", false)] {
+            let mut options = without_peer::options();
+            options.engine = Some(engine.to_owned());
+            let mut hear = |_| {};
+            let setup = StreamSetup::of_nobody();
+            let mut session = Session::begin(TargetPlace::Null, options, setup, &mut hear);
+            session.say(Message::FileOffer(offer(0, "x", 10)));
+            session.turn();
+            let chosen = session.role.streams.engines.chosen.clone();
+            assert_eq!(chosen.is_some_and(|chosen| chosen.forced), is_there);
+            assert_eq!(matches!(session.ended, Some(Err(_))), !is_there, "{:?}", session.ended);
+        }
+    }
+
+    /// Case of a disk whose cache is full: it does a tenth of what it did.
+    #[test]
+    fn a_disk_that_slows_down_has_another_engine_tried() {
+        let place = tempfile::tempdir().unwrap();
+        let mut changes = Vec::new();
+        let mut hear = |event| {
+            if let Event::Fallback { from_to, .. } = event {
+                changes.push(from_to);
+            }
+        };
+        let target = without_peer::place(place.path(), FileOptions::default());
+        let (options, setup) = (without_peer::options(), StreamSetup::of_nobody());
+        let mut session = Session::begin(target, options, setup, &mut hear);
+        session.say(Message::FileOffer(offer(0, "x", 1 << 30)));
+        let chosen = session.role.streams.engines.chosen.clone().expect("there is a file");
+        let [_, second, _, ..] = chosen.candidates[..] else {
+            return haul_testkit::skip::skip("three engines", format!("{chosen:?}"));
+        };
+        let shared = session.role.context.shared.clone();
+        let waited_ns = Arc::new(AtomicU64::new(0));
+        let (streams, of_thread) = (shared.streams.clone(), waited_ns.clone());
+        let (_ours, theirs) = DataStream::open(9, &shared.setup);
+        let work = move |_, figures: &SharedFigures| {
+            while !streams.stopping() {
+                lock(figures).stages.target_ns = of_thread.load(Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        };
+        shared.streams.spawn(StreamId(9), move || Ok(theirs), work);
+        let begun = Instant::now();
+        for second in 1..16 {
+            let bytes = if second < 8 { 1_000_000_000 } else { 100_000_000 };
+            let (file, nothing) = (FileId(1000 + second), offer(1, "y", 0));
+            let fresh = &mut Fresh::default();
+            let Ok(Prepared::Ready { target, .. }) =
+                TargetPlace::Null.prepare(&nothing, 1 << 20, Digest::None, fresh)
+            else {
+                panic!("nowhere is room for anything")
+            };
+            let target = Arc::new(Lock::new(Some(*target)));
+            let durable = shared.committer.durable_bytes() + bytes;
+            shared.committer.verified_whole([(file, target.clone(), bytes)].into_iter());
+            shared.committer.commit(file, &target);
+            waited_ns.fetch_add(900_000_000, Ordering::Relaxed);
+            session.until("it is seen", |_| {
+                let figures = shared.streams.socket_figures();
+                let seen_ns: u64 = figures.iter().map(|figures| figures.stages.target_ns).sum();
+                seen_ns == waited_ns.load(Ordering::Relaxed)
+                    && shared.committer.durable_bytes() == durable
+            });
+            session.role.pump(begun + Duration::from_secs(u64::from(second) * 2)).unwrap();
+        }
+        session.role.stop();
+        drop(session);
+        assert_eq!(changes.first(), Some(&format!("-> {}", second.name)), "{changes:?}");
+    }
+}

@@ -100,12 +100,12 @@ impl ReceiveStream {
         let (file, bytes) = (packed.header.file, packed.payload.len() as u64);
         self.keep_content(file, target, span, end);
         let written = match &target.file {
-            Some(file) if !target.is_whole => {
+            Some(file) => {
                 let written = file.file().write_all_at(packed.payload, packed.header.offset_bytes);
                 let failed = |e| io_fault(Side::Target, &target.name, "cannot be written", &e);
                 written.map_err(failed)
             }
-            _ => self.write_whole(target, packed.payload, ended),
+            None => self.write_whole(target, packed.payload, ended),
         };
         if let Err(fault) = written {
             self.fail_file_with(file, fault);
@@ -148,9 +148,7 @@ impl ReceiveStream {
         bytes: &[u8],
         ended: &mut Ended,
     ) -> Result<(), Fault> {
-        let is_sink = target.file.as_ref().is_some_and(|file| file.is_sink());
-        let needs_none = is_sink || target.is_light;
-        let pass = if needs_none { None } else { Some(self.pass(ended)?) };
+        let pass = if target.is_light { None } else { Some(self.pass(ended)?) };
         let mut shared = lock(&target.shared);
         shared.as_mut().map_or_else(|| Err(Fault::default()), |file| file.write_whole(bytes, pass))
     }

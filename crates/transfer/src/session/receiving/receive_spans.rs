@@ -29,7 +29,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     collections::{BTreeMap, VecDeque},
     io,
-    os::fd::OwnedFd,
+    os::fd::{AsFd, OwnedFd},
     path::Path,
     sync::{
         Arc,
@@ -254,16 +254,8 @@ impl ReceiveStream {
 
     /// Finishes the writes while there is nothing to read, as they do not need the wire.
     fn finish_writes_while_idle(&mut self) -> Result<(), Leave> {
-        if self.pending.is_empty() || self.wire_is_readable() {
-            return Ok(());
-        }
-        self.settle_pending(Wait::ForAll)
-    }
-
-    fn wire_is_readable(&self) -> bool {
-        let mut fds = [PollFd::new(&self.wire, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+        let has_time = may_finish(&self.pending, &self.wire);
+        if has_time { self.settle_pending(Wait::ForAll) } else { Ok(()) }
     }
 
     fn receive_span(
@@ -387,9 +379,8 @@ impl ReceiveStream {
             }
             let failed = match reaped {
                 Ok(()) => None,
-                Err(error) if error.remedy == Remedy::SkipFile && error.span.is_some() => {
-                    Some(error)
-                }
+                // That of a write, which names its span.
+                Err(error) if error.remedy == Remedy::SkipFile => Some(error),
                 Err(error) => return Err(error.into()),
             };
             if let Some(error) = &failed
@@ -407,7 +398,7 @@ impl ReceiveStream {
                     let bytes = pending.len_bytes;
                     self.payload_bytes += bytes;
                     // First, so that nobody sees them twice.
-                    let unsettled_bytes = self.unsettled_bytes();
+                    let unsettled_bytes = unsettled_bytes(&self.pending);
                     lock(&self.figures).unsettled_bytes = unsettled_bytes;
                     self.shared.verified_bytes.fetch_add(bytes, Ordering::Relaxed);
                     if pending.is_whole {
@@ -469,16 +460,8 @@ impl ReceiveStream {
         }
     }
 
-    /// Bytes of spans that came whole and are not told of yet. The next may take the thread for
-    /// seconds before it is told that they are written.
-    fn unsettled_bytes(&self) -> u64 {
-        let is_whole =
-            |pending: &&Pending| matches!(pending.end, SpanEnd::Verified | SpanEnd::Confirmed);
-        self.pending.iter().filter(is_whole).map(|pending| pending.len_bytes).sum()
-    }
-
     pub(super) fn update_figures(&mut self, in_span: bool) {
-        let unsettled_bytes = self.unsettled_bytes();
+        let unsettled_bytes = unsettled_bytes(&self.pending);
         let mut figures = lock(&self.figures);
         figures.cpu_ns = thread_cpu_ns();
         figures.wall_ns = elapsed_ns(self.begun);
@@ -493,3 +476,24 @@ impl ReceiveStream {
         figures.in_span = in_span;
     }
 }
+
+/// Whether spans are being written, and nothing has come that is to be read first.
+fn may_finish(pending: &VecDeque<Pending>, wire: impl AsFd) -> bool {
+    let has_come = || {
+        let mut fds = [PollFd::new(&wire, PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
+    };
+    !pending.is_empty() && !has_come()
+}
+
+/// Bytes of spans that came whole and are not told of yet. The next may take the thread for
+/// seconds before it is told that they are written.
+fn unsettled_bytes(pending: &VecDeque<Pending>) -> u64 {
+    let is_whole =
+        |pending: &&Pending| matches!(pending.end, SpanEnd::Verified | SpanEnd::Confirmed);
+    pending.iter().filter(is_whole).map(|pending| pending.len_bytes).sum()
+}
+
+#[cfg(test)]
+mod tests;

@@ -220,3 +220,239 @@ impl Recheck {
         Ok(Rechecked { lost, tally })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        events::Event,
+        file_options::FileOptions,
+        session::{
+            receiving::{
+                ReceivingOptions,
+                with_sender::{SPAN, Session, offer},
+                without_peer,
+            },
+            streams::StreamSetup,
+        },
+    };
+    use haul_protocol::{
+        Message,
+        frame::PayloadStatus,
+        message::{Answer, FileConfirm, Need},
+    };
+    use haul_testkit::{content, seed::Seed};
+    use std::{fs, path::Path, time::Duration};
+
+    const LEN: u64 = 4 * SPAN;
+
+    fn payload() -> Vec<u8> {
+        content::bytes(Seed(3), LEN as usize)
+    }
+
+    /// One run of a transfer of the same file.
+    struct Run {
+        rechecks: bool,
+        options: ReceivingOptions,
+        /// BLAKE3 values are wanted.
+        content: bool,
+    }
+
+    impl Run {
+        fn new() -> Self {
+            let options = ReceivingOptions { span_bytes: Some(SPAN), ..without_peer::options() };
+            Self { rechecks: false, options, content: false }
+        }
+
+        fn rechecking() -> Self {
+            Self { rechecks: true, ..Self::new() }
+        }
+
+        /// Runs a session to which the file was offered, and returns why what is there was taken
+        /// up.
+        fn run(self, at: &Path, test: impl FnOnce(&mut Session<'_>)) -> Vec<(u64, String)> {
+            let file_options = FileOptions { recheck: self.rechecks, ..FileOptions::default() };
+            let setup = StreamSetup { content: self.content, ..StreamSetup::of_nobody() };
+            let mut resumed = Vec::new();
+            let mut hear = |event| {
+                if let Event::Resume { bytes, why } = event {
+                    resumed.push((bytes, why));
+                }
+            };
+            let place = without_peer::place(at, file_options);
+            let mut session = Session::begin(place, self.options, setup, &mut hear);
+            session.say(Message::FileOffer(offer(0, "x", LEN)));
+            session.until("an answer", |it| it.answer_to(0).is_some());
+            test(&mut session);
+            session.role.stop();
+            drop(session);
+            resumed
+        }
+    }
+
+    /// Sends spans, and waits until they are verified.
+    fn send(session: &mut Session<'_>, spans: &[u32]) {
+        let (payload, mut stream) = (payload(), session.stream());
+        let verified =
+            |it: &Session<'_>| it.role.context.shared.verified_bytes.load(Ordering::Relaxed);
+        let before = verified(session);
+        for span in spans {
+            let offset = u64::from(*span) * SPAN;
+            let part = &payload[offset as usize..(offset + SPAN) as usize];
+            let frame = stream.span(0, offset, part, PayloadStatus::Whole);
+            stream.write(&frame);
+        }
+        stream.end();
+        session.until("spans", |it| verified(it) == before + spans.len() as u64 * SPAN);
+    }
+
+    /// Leaves two spans of the file to a later run.
+    fn leave(at: &Path, content: bool) {
+        let run = Run { content, ..Run::new() };
+        assert_eq!(run.run(at, |session| send(session, &[0, 2])), []);
+    }
+
+    fn need(session: &Session<'_>) -> Need {
+        let Some(Answer::Need(need)) = session.answer_to(0) else { panic!("{:?}", session.said) };
+        need
+    }
+
+    fn durable(session: &Session<'_>) -> Vec<u32> {
+        let runs = need(session).durable;
+        runs.iter().flat_map(|run| run.first.0..run.first.0 + run.count).collect()
+    }
+
+    /// Lets the session work until what is there was read back, and gives the spans that are lost.
+    fn lost(session: &mut Session<'_>) -> Vec<u32> {
+        session.until("read back", |it| !it.role.stages.rechecking.is_busy());
+        let of = |message: &Message| match message {
+            Message::SpansLost(it) => it.spans.iter().map(|run| run.first.0).collect(),
+            _ => Vec::new(),
+        };
+        session.said.iter().flat_map(of).collect()
+    }
+
+    /// Has the rest sent and confirmed, and checks that all of the file is there.
+    fn finish(session: &mut Session<'_>, at: &Path, rest: &[u32]) {
+        send(session, rest);
+        session.turn();
+        session.say(Message::FileConfirm(FileConfirm { file: FileId(0), fault: None }));
+        assert_eq!(session.settled([0]), [None]);
+        assert_eq!(fs::read(at.join("x")).unwrap(), payload());
+    }
+
+    #[test]
+    fn what_an_earlier_run_left_is_taken_up_and_told_to_whom_may_know() {
+        for (telling, knows) in [(Telling::All, true), (Telling::Little, false)] {
+            let place = tempfile::tempdir().unwrap();
+            leave(place.path(), false);
+            let mut run = Run::new();
+            run.options.telling = telling;
+            let resumed = run.run(place.path(), |session| {
+                assert_eq!(durable(session), [0, 2]);
+                assert_eq!(need(session).durable_digest.is_some(), knows);
+                assert!(!session.role.stages.rechecking.is_busy());
+                assert_eq!(session.role.context.shared.contents.get(FileId(0)), None);
+                finish(session, place.path(), &[1, 3]);
+                assert_eq!(session.role.report().rechecked_bytes, 0);
+            });
+            assert_eq!(resumed, [(2 * SPAN, "these are here already, verified".to_owned())]);
+        }
+    }
+
+    #[test]
+    fn what_is_to_be_read_back_is_and_what_is_not_there_any_more_comes_again() {
+        for spoilt in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            leave(place.path(), false);
+            if spoilt {
+                let part = fs::File::options().write(true).open(place.path().join(".x.haul-part"));
+                let part = part.unwrap();
+                std::os::unix::fs::FileExt::write_all_at(&part, b"other", 2 * SPAN).unwrap();
+            }
+            let resumed = Run::rechecking().run(place.path(), |session| {
+                assert_eq!(durable(session), [0, 2]);
+                let (gone, rest): (&[u32], &[u32]) =
+                    if spoilt { (&[2], &[1, 2, 3]) } else { (&[], &[1, 3]) };
+                assert_eq!(lost(session), gone);
+                let report = session.role.report();
+                let lost_bytes = gone.len() as u64 * SPAN;
+                assert_eq!(report.rechecked_bytes, 2 * SPAN);
+                assert_eq!(report.recheck_lost_bytes, lost_bytes);
+                assert!(report.recheck_ns > 0);
+                assert_eq!(session.role.tally().resumed_bytes, 2 * SPAN - lost_bytes);
+                finish(session, place.path(), rest);
+            });
+            let why = "these are here already; they are read back, as --recheck asks";
+            assert_eq!(resumed, [(2 * SPAN, why.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn a_sender_that_could_not_be_told_what_is_lost_sends_all_of_it() {
+        let place = tempfile::tempdir().unwrap();
+        leave(place.path(), false);
+        let mut run = Run::rechecking();
+        run.options.peer_rechecks = false;
+        let resumed = run.run(place.path(), |session| {
+            assert_eq!((durable(session), lost(session)), (vec![], vec![]));
+        });
+        assert_eq!(resumed, []);
+        // Nor does a later run believe it.
+        let resumed = Run::new().run(place.path(), |session| assert_eq!(durable(session), [0; 0]));
+        assert_eq!(resumed, []);
+    }
+
+    #[test]
+    fn spans_of_which_nobody_knows_the_content_come_again_where_the_target_is_read_back() {
+        for content in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            leave(place.path(), content);
+            let mut run = Run { content: true, ..Run::new() };
+            run.options.verify_target = true;
+            run.run(place.path(), |session| {
+                let (there, rest): (&[u32], &[u32]) =
+                    if content { (&[0, 2], &[1, 3]) } else { (&[], &[0, 1, 2, 3]) };
+                assert_eq!(durable(session), there);
+                finish(session, place.path(), rest);
+            });
+        }
+    }
+
+    #[test]
+    fn where_some_of_the_content_is_known_the_rest_comes_again_and_only_that() {
+        let place = tempfile::tempdir().unwrap();
+        leave(place.path(), false);
+        let run = Run { content: true, ..Run::new() };
+        run.run(place.path(), |session| send(session, &[1]));
+        let mut run = Run { content: true, ..Run::new() };
+        run.options.verify_target = true;
+        run.run(place.path(), |session| {
+            assert_eq!(durable(session), [1]);
+            finish(session, place.path(), &[0, 2, 3]);
+        });
+    }
+
+    #[test]
+    fn reading_back_ends_with_the_session() {
+        let place = tempfile::tempdir().unwrap();
+        leave(place.path(), false);
+        let (digests, grid) = (SpanDigests::new(4), SpanGrid::new(LEN, SPAN).unwrap());
+        let recheck = || Recheck {
+            file: Arc::new(SpanFile::new(
+                fs::File::open(place.path().join(".x.haul-part")).unwrap(),
+            )),
+            grid,
+            spans: SpanSet::full(4),
+            digests: digests.clone(),
+            why: Suspicion::Asked,
+        };
+        let target = SharedTarget::default();
+        let ended = recheck().run(&target, &AtomicBool::new(true));
+        assert_eq!(ended.map(|it| it.lost).unwrap_err().kind(), io::ErrorKind::Interrupted);
+        let begun = Instant::now();
+        let read = recheck().run(&target, &AtomicBool::new(false)).unwrap();
+        assert_eq!((read.tally.bytes, read.tally.lost_bytes), (LEN, LEN), "no digest agrees");
+        assert!(read.lost.is_full() && Duration::from_nanos(read.tally.ns) <= begun.elapsed());
+    }
+}

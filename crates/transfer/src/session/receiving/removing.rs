@@ -191,37 +191,56 @@ impl Stage for Removing {
 }
 
 fn sweep(mirror: &Mirror, shared: &Shared, streams: &Streams) {
-    let mut batch = Vec::new();
-    let mut batch_bytes = 0;
-    let mut failures = 0;
+    let mut batch = Batch::default();
     let tell = |event| {
         lock(&shared.events).push(event);
         streams.wake();
     };
-    let swept = mirror.sweep(&shared.ending, &mut |swept| match swept {
-        Swept::Removed(name) => {
-            batch_bytes += name.len();
-            batch.push(name);
-            if batch.len() == REMOVED_MAX || batch_bytes > BATCH_BYTES_MAX {
-                batch_bytes = 0;
-                tell(RemovingEvent::Removed(std::mem::take(&mut batch)));
-            }
-        }
-        Swept::Failed(fault) => {
-            failures += 1;
-            if failures <= FAILURES_MAX {
-                tell(RemovingEvent::Failed(fault));
-            }
-        }
-    });
-    if !batch.is_empty() {
-        tell(RemovingEvent::Removed(batch));
-    }
+    let swept = mirror.sweep(&shared.ending, &mut |swept| batch.take(swept, &tell));
+    batch.end(&tell);
     if let Err(fault) = swept {
         tell(RemovingEvent::Failed(fault));
     }
     shared.is_over.store(true, Ordering::SeqCst);
     streams.wake();
+}
+
+/// Names that were removed and are not told yet.
+#[derive(Default)]
+struct Batch {
+    names: Vec<Vec<u8>>,
+    bytes: usize,
+    /// Count of the names that could not be removed.
+    failures: usize,
+}
+
+impl Batch {
+    /// Takes what came of a name, and tells of full batches, and of the first failures.
+    fn take(&mut self, swept: Swept, tell: &dyn Fn(RemovingEvent)) {
+        match swept {
+            Swept::Removed(name) => {
+                self.bytes += name.len();
+                self.names.push(name);
+                if self.names.len() == REMOVED_MAX || self.bytes > BATCH_BYTES_MAX {
+                    self.end(tell);
+                }
+            }
+            Swept::Failed(fault) => {
+                self.failures += 1;
+                if self.failures <= FAILURES_MAX {
+                    tell(RemovingEvent::Failed(fault));
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, tell: &dyn Fn(RemovingEvent)) {
+        self.bytes = 0;
+        let names = std::mem::take(&mut self.names);
+        if !names.is_empty() {
+            tell(RemovingEvent::Removed(names));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -309,6 +328,22 @@ mod tests {
             assert_eq!(told.removed_files, count as u64);
             assert_eq!(haul_testkit::tree::names(&tree).unwrap(), [Path::new("kept")]);
         }
+    }
+
+    #[test]
+    fn of_many_names_that_cannot_be_removed_the_first_are_told() {
+        let told = std::cell::RefCell::new(Vec::new());
+        let tell = |event| told.borrow_mut().push(event);
+        let mut batch = Batch::default();
+        for _ in 0..FAILURES_MAX + 2 {
+            batch.take(Swept::Failed(Fault::default()), &tell);
+            batch.take(Swept::Removed(b"gone".to_vec()), &tell);
+        }
+        assert_eq!(told.borrow().len(), FAILURES_MAX);
+        batch.end(&tell);
+        let all = told.take();
+        let Some(RemovingEvent::Removed(names)) = all.last() else { panic!("{:?}", all.last()) };
+        assert_eq!((names.len(), all.len()), (FAILURES_MAX + 2, FAILURES_MAX + 1));
     }
 
     #[test]

@@ -181,3 +181,40 @@ fn machine(place: &TargetPlace, offers: OfferLimits) -> Receiver {
     let repeats = if is_watched { Repeats::OnceSettled } else { Repeats::Refused };
     Receiver::new(offers.files, offers.bytes).naming(path, repeats)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        file_options::{FileOptions, Recording},
+        session::receiving::{with_sender::offer, without_peer},
+        storage::{root::Root, target_place::PathMeans},
+    };
+    use haul_protocol::{Message, ReceiverEvent};
+
+    /// Whether a second file of a name, or another name, is refused.
+    fn is_refused(place: &TargetPlace, names: [&str; 2]) -> bool {
+        let mut machine = machine(place, OfferLimits { files: 10, bytes: 1 << 20 });
+        for (number, name) in names.into_iter().enumerate() {
+            machine.handle(Message::FileOffer(offer(number as u32, name, 1))).unwrap();
+            machine.committed(haul_protocol::FileId(number as u32), Ok(()));
+        }
+        let mut events = std::iter::from_fn(|| machine.poll_event());
+        events.any(|event| matches!(event, ReceiverEvent::NameTaken { .. }))
+    }
+
+    #[test]
+    fn a_watch_offers_a_name_again_and_a_new_name_stands_for_one_source() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let below = without_peer::place(directory.path(), FileOptions::default());
+        let name = PathMeans::Name;
+        let renamed = TargetPlace::resolve(&root, b"new", name, FileOptions::default()).unwrap();
+        let recording = Recording { watch: true, ..Recording::default() };
+        let watching = FileOptions { recording, ..FileOptions::default() };
+        let watched = without_peer::place(directory.path(), watching);
+        assert!(is_refused(&below, ["x", "x"]) && !is_refused(&below, ["x", "y"]));
+        assert!(is_refused(&renamed, ["x", "y"]));
+        assert!(!is_refused(&watched, ["x", "x"]));
+    }
+}

@@ -27,9 +27,24 @@ pub(super) fn place(directory: &Path, file_options: FileOptions) -> TargetPlace 
 
 /// Begins a role that receives to a place and is given no connections.
 pub(super) fn begin(place: TargetPlace, events: EventSink<'_>) -> Begun<'_> {
+    begin_with(place, options(), StreamSetup::of_nobody(), events)
+}
+
+/// Begins such a role with options and a set-up of its own.
+pub(super) fn begin_with(
+    place: TargetPlace,
+    options: ReceivingOptions,
+    setup: StreamSetup,
+    events: EventSink<'_>,
+) -> Begun<'_> {
     let streams = Streams::new(Waker::new().expect("a waker"));
     let (_, attached) = mpsc::channel();
-    let options = ReceivingOptions {
+    options.begin(place, setup, streams, Source::Attach(attached), events).expect("threads")
+}
+
+/// The options of a session in which nothing special is asked for.
+pub(super) fn options() -> ReceivingOptions {
+    ReceivingOptions {
         telling: Telling::All,
         dry_run: false,
         offers: OfferLimits { files: 100, bytes: 1 << 20 },
@@ -43,7 +58,5 @@ pub(super) fn begin(place: TargetPlace, events: EventSink<'_>) -> Begun<'_> {
         moved_earlier: MovedEarlier::default(),
         verify_target: false,
         peer_rechecks: true,
-    };
-    let source = Source::Attach(attached);
-    options.begin(place, StreamSetup::of_nobody(), streams, source, events).expect("threads")
+    }
 }
