@@ -30,6 +30,8 @@ mod tests;
 #[cfg(test)]
 mod with_sender;
 #[cfg(test)]
+mod with_target;
+#[cfg(test)]
 mod without_peer;
 
 use super::{

@@ -112,6 +112,13 @@ impl Queue {
         self.publishing || !self.synced.is_empty()
     }
 
+    /// Whether no file is on its way to its name.
+    fn is_through(&self) -> bool {
+        let is_idle =
+            self.commits.is_empty() && self.named.is_empty() && self.staged.files.is_empty();
+        is_idle && !self.is_publishing()
+    }
+
     /// Whether the committer has to get up.
     fn has_work(&self, staged_max: usize) -> bool {
         !self.commits.is_empty()
@@ -252,7 +259,9 @@ impl Committer {
         let mut queue = lock(&self.shared.queue);
         queue.ending = true;
         // Without a committer nobody else says so.
-        queue.published_all |= self.threads.len() < 2;
+        if self.threads.len() < 2 {
+            queue.published_all = true;
+        }
         drop(queue);
         self.shared.changed.notify_all();
         self.shared.to_publish.notify_all();
@@ -423,11 +432,8 @@ impl Shared {
             let Due { commits, named, ending, .. } = due;
             if !commits.is_empty() || !named.is_empty() {
                 let begun = Instant::now();
-                let many = commits.len() >= GROUP_MIN;
                 self.commit(&commits, named);
-                if many {
-                    gather = gather_for(begun.elapsed());
-                }
+                gather = gather_for(commits.len(), begun.elapsed());
             }
             if ending || Instant::now() >= checkpoint_at {
                 self.checkpoint();
@@ -438,9 +444,7 @@ impl Shared {
                 wake();
             }
             let mut queue = lock(&self.queue);
-            let is_idle =
-                queue.commits.is_empty() && queue.named.is_empty() && queue.staged.files.is_empty();
-            if ending && is_idle && !queue.is_publishing() {
+            if ending && queue.is_through() {
                 queue.published_all = true;
                 self.to_publish.notify_all();
                 drop(queue);
@@ -568,7 +572,7 @@ impl Shared {
     /// sync: it is also that of the names of those before them.
     fn commit(&self, files: &VecDeque<FileId>, mut named: Vec<Entry>) {
         let begun = self.sync_begins();
-        let mut batch = self.take_batch(files);
+        let mut batch = self.take_batch(files, empty_files_max());
         self.settle_rounds(&mut batch);
         self.each(&mut batch, TargetFile::seal);
         let directories =
@@ -605,13 +609,13 @@ impl Shared {
         }
     }
 
-    /// Takes a batch of files, but leaves some of many empty ones for the next: all of a batch are
-    /// open at once.
-    fn take_batch(&self, files: &VecDeque<FileId>) -> Vec<Entry> {
+    /// Takes a batch of files, but leaves those behind `empty_max` empty ones for the next: all of
+    /// a batch are open at once.
+    fn take_batch(&self, files: &VecDeque<FileId>, empty_max: usize) -> Vec<Entry> {
         let mut unopened = 0;
         let mut batch = Vec::with_capacity(files.len());
         for (at, file) in files.iter().enumerate() {
-            if unopened == empty_files_max() {
+            if unopened == empty_max {
                 let mut queue = lock(&self.queue);
                 files.iter().skip(at).rev().for_each(|file| queue.commits.push_front(*file));
                 break;
@@ -705,8 +709,12 @@ impl Shared {
     }
 }
 
-/// Time that files have to come together after a sync that took `took`.
-fn gather_for(took: Duration) -> Duration {
+/// Time that files have to come together after a sync of `files` of them that took `took`: few that
+/// come one by one wait for nothing.
+fn gather_for(files: usize, took: Duration) -> Duration {
+    if files < GROUP_MIN {
+        return Duration::ZERO;
+    }
     let slow = (took / GATHER_SLOW_DIVISOR).min(GATHER_SLOW_MAX);
     (took * GATHER_FACTOR).min(GATHER_MAX).max(slow)
 }
@@ -766,3 +774,6 @@ fn ranges_of(spans: &[SpanIndex]) -> Vec<SpanRange> {
     }
     ranges
 }
+
+#[cfg(test)]
+mod tests;

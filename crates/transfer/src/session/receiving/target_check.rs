@@ -51,8 +51,6 @@ pub struct TargetCheck {
 struct Reading {
     read_back: ReadBack,
     content: FileContent,
-    /// Spans that lie within a hole: none of their bytes were sent.
-    within_holes: SpanSet,
     name: Vec<u8>,
     /// The first span that is not as it arrived, or cannot be read.
     bad: Lock<Option<(SpanIndex, io::Result<()>)>>,
@@ -86,7 +84,7 @@ impl TargetCheck {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         self.at_work.store(true, Ordering::Relaxed);
         // A few at a time: each takes a descriptor more.
-        let at_a_time = (threads * FILES_A_THREAD).min(empty_files_max());
+        let at_a_time = files_at_a_time(threads, empty_files_max());
         let outcomes = files.chunks(at_a_time).flat_map(|some| self.check_some(some, threads));
         let outcomes = outcomes.collect();
         self.at_work.store(false, Ordering::Relaxed);
@@ -141,7 +139,7 @@ impl TargetCheck {
         }
         let read_back = ReadBack::new(opened);
         let bad = Lock::default();
-        Ok(Some(Reading { read_back, content, within_holes, name, bad }))
+        Ok(Some(Reading { read_back, content, name, bad }))
     }
 
     /// Reads every span of every file, on several threads.
@@ -177,12 +175,11 @@ impl TargetCheck {
         let mut seen = |_| !self.stopping.load(Ordering::Relaxed);
         let read_back = &reading.read_back;
         let is_good = match content.value(span) {
-            None if reading.within_holes.contains(span) => {
-                read_back.is_zeros(offset, len, buffer, &mut seen)
-            }
-            expected => read_back
+            // It lies within a hole: none of its bytes were sent.
+            None => read_back.is_zeros(offset, len, buffer, &mut seen),
+            Some(expected) => read_back
                 .hash(offset, len, content.part(), buffer, &mut seen)
-                .map(|value| expected == Some(value)),
+                .map(|value| value == expected),
         };
         self.read.add(read_back.way(), len);
         let bad = match is_good {
@@ -195,6 +192,11 @@ impl TargetCheck {
             *first = Some((span, bad));
         }
     }
+}
+
+/// Number of files that are opened at a time, each with a descriptor of its own.
+fn files_at_a_time(threads: usize, descriptors: usize) -> usize {
+    (threads * FILES_A_THREAD).min(descriptors)
 }
 
 fn judge(reading: Reading) -> Result<(), Fault> {
@@ -219,4 +221,188 @@ fn damaged(name: &[u8], found: String) -> Fault {
         .needs("the bytes that were verified when they arrived")
         .found(found)
         .hint("do not trust that disk: see the kernel's log of that host and the disk's own health")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::receiving::{
+        with_sender::{SPAN, directory, offer},
+        with_target::Target,
+    };
+    use haul_protocol::message::{Extent, FileOffer};
+    use haul_testkit::{content, seed::Seed};
+    use std::os::unix::fs::FileExt;
+
+    /// Length of a file of three spans.
+    const LEN: u64 = 2 * SPAN + 100;
+
+    /// A directory, and the check of what is received there.
+    struct Checked {
+        _directory: tempfile::TempDir,
+        target: Target,
+        check: TargetCheck,
+    }
+
+    impl Checked {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let target = Target::in_directory(directory.path());
+            Self { _directory: directory, target, check: TargetCheck::default() }
+        }
+
+        /// Receives a file of `len_bytes`, of which spans arrived as `arrived` says.
+        fn file(&mut self, offer: &FileOffer, arrived: &[u32]) -> (FileId, SharedTarget) {
+            let (target, _) = self.target.prepare(offer);
+            let bytes = content::bytes(Seed(1), offer.size_bytes as usize);
+            let grid = SpanGrid::new(offer.size_bytes, SPAN).unwrap();
+            if grid.count() > 1 {
+                let file = lock(&target).as_ref().unwrap().span_file().unwrap().unwrap();
+                file.file().write_all_at(&bytes, 0).unwrap();
+            } else {
+                lock(&target).as_mut().unwrap().write_whole(&bytes, None).unwrap();
+            }
+            let mut of_file = FileContent::new(grid);
+            for span in arrived.iter().copied().map(SpanIndex) {
+                let (offset, len) = grid.range(span);
+                let mut hasher = crate::content::SpanHasher::default();
+                hasher.start(offset);
+                hasher.update(&bytes[offset as usize..(offset + len) as usize]);
+                of_file.insert(span, hasher.finish(of_file.part()));
+            }
+            if !arrived.is_empty() {
+                self.check.contents.begin(offer.file, of_file);
+            }
+            (offer.file, target)
+        }
+
+        fn check_one(&self, file: (FileId, SharedTarget)) -> Result<(), Fault> {
+            self.check.check(&[file]).unwrap().pop().unwrap()
+        }
+    }
+
+    /// Writes bytes that never arrived.
+    fn spoil(file: &(FileId, SharedTarget), at: u64, bytes: &[u8]) {
+        let file = lock(&file.1).as_ref().unwrap().to_read_back().unwrap();
+        file.file().write_all_at(bytes, at).unwrap();
+    }
+
+    fn found(fault: Result<(), Fault>) -> String {
+        let fault = fault.unwrap_err();
+        assert_eq!((fault.code, &*fault.path), (FaultCode::DataDamaged, &b"x"[..]));
+        fault.found
+    }
+
+    #[test]
+    fn files_that_are_as_they_arrived_are_good_and_what_has_no_bytes_is_too() {
+        let mut checked = Checked::new();
+        assert_eq!(checked.check.ways(), "");
+        let one = checked.file(&offer(7, "one", 5), &[0]);
+        assert_eq!(checked.check_one(one), Ok(()));
+        assert_eq!(checked.check.cpu_ns(), 0, "the thread that asks counts its own");
+        let gone = (FileId(6), SharedTarget::default());
+        let directory = (FileId(5), checked.target.prepare(&directory(5, "tree")).0);
+        let empty = checked.file(&offer(1, "empty", 0), &[]);
+        let large = checked.file(&offer(0, "x", LEN), &[0, 1, 2]);
+        let all = [gone, directory, empty, large];
+        assert_eq!(checked.check.check(&all), Some(vec![Ok(()); 4]));
+        assert!(!checked.check.at_work.load(Ordering::Relaxed));
+        assert_eq!(checked.check.read.sum(), LEN + 5);
+        let is_alone = thread::available_parallelism().map_or(1, usize::from) == 1;
+        assert!(checked.check.cpu_ns() > 0 || is_alone);
+        checked.check.stopping.store(true, Ordering::Relaxed);
+        assert_eq!(checked.check.check(&all), None);
+        assert_eq!(checked.check.read.sum(), LEN + 5);
+    }
+
+    #[test]
+    fn the_first_bytes_that_are_others_are_named() {
+        let mut checked = Checked::new();
+        let file = checked.file(&offer(0, "x", LEN), &[0, 1, 2]);
+        spoil(&file, SPAN + 77, &[0; 3]);
+        spoil(&file, 2 * SPAN + 1, &[0; 3]);
+        let found = found(checked.check_one(file));
+        assert_eq!(found, format!("other bytes within {SPAN} bytes from byte {SPAN} on"));
+    }
+
+    #[test]
+    fn a_file_of_another_length_and_one_of_which_nobody_knows_what_arrived_are_not_believed() {
+        let mut checked = Checked::new();
+        let file = checked.file(&offer(0, "x", LEN), &[0, 1, 2]);
+        spoil(&file, LEN, b"y");
+        assert_eq!(found(checked.check_one(file)), format!("{} bytes for {LEN}", LEN + 1));
+        let mut checked = Checked::new();
+        let file = checked.file(&offer(0, "x", LEN), &[0, 2]);
+        assert_eq!(found(checked.check_one(file)), "no record of what arrived");
+        let mut checked = Checked::new();
+        let file = checked.file(&offer(0, "x", LEN), &[]);
+        assert_eq!(found(checked.check_one(file)), "no record of what arrived");
+    }
+
+    #[test]
+    fn a_hole_is_read_back_as_zeros() {
+        let hole = |from, len| Extent { offset_bytes: from, len_bytes: len };
+        let with = |hole| FileOffer { holes: vec![hole], ..offer(0, "x", LEN) };
+        let mut checked = Checked::new();
+        let file = checked.file(&with(hole(SPAN, SPAN)), &[0, 2]);
+        spoil(&file, SPAN, &[0; SPAN as usize]);
+        assert_eq!(checked.check_one(file.clone()), Ok(()));
+        spoil(&file, SPAN + 9, b"y");
+        assert!(found(checked.check_one(file)).starts_with("other bytes"));
+        // Of one that is all hole nothing arrives at all.
+        let mut checked = Checked::new();
+        let file = checked.file(&with(hole(0, LEN)), &[]);
+        spoil(&file, 0, &[0; LEN as usize]);
+        assert_eq!(checked.check_one(file), Ok(()));
+    }
+
+    #[test]
+    fn the_first_bad_span_is_kept_whichever_is_found_first() {
+        let mut checked = Checked::new();
+        let file = checked.file(&offer(0, "x", LEN), &[0, 1, 2]);
+        spoil(&file, SPAN, &[0; 3]);
+        spoil(&file, 2 * SPAN, &[0; 3]);
+        let reading = checked.check.open(file.0, &file.1).unwrap().unwrap();
+        let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+        for (span, first) in [(0, None), (2, Some(2)), (1, Some(1)), (2, Some(1))] {
+            checked.check.read_span(&reading, SpanIndex(span), &mut buffer);
+            let found = lock(&reading.bad).as_ref().map(|(span, _)| span.0);
+            assert_eq!(found, first, "after {span}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_another_fault_than_what_ends_early() {
+        let mut checked = Checked::new();
+        for (kind, code) in [
+            (io::ErrorKind::UnexpectedEof, FaultCode::DataDamaged),
+            (io::ErrorKind::Other, FaultCode::IoFailed),
+        ] {
+            let file = checked.file(&offer(0, "x", LEN), &[0, 1, 2]);
+            let reading = checked.check.open(file.0, &file.1).unwrap().unwrap();
+            *lock(&reading.bad) = Some((SpanIndex(1), Err(kind.into())));
+            let fault = judge(reading).unwrap_err();
+            assert_eq!((fault.code, &*fault.path), (code, &b"x"[..]), "{fault:?}");
+            drop(lock(&file.1).take());
+        }
+    }
+
+    #[test]
+    fn ways_of_reading_are_told_in_words() {
+        let words = |ways: &[Way]| {
+            let check = TargetCheck::default();
+            ways.iter().for_each(|way| check.read.add(*way, 1));
+            check.ways()
+        };
+        assert_eq!(words(&[]), "");
+        assert_eq!(words(&[Way::Direct]), "O_DIRECT");
+        assert!(words(&[Way::Dropped]).starts_with("the page cache"));
+        assert!(words(&[Way::Memory]).starts_with("memory"));
+        assert!(words(&[Way::Direct, Way::Memory]).starts_with("O_DIRECT, and some"));
+    }
+
+    #[test]
+    fn few_files_for_each_thread_are_open_at_a_time() {
+        assert_eq!([files_at_a_time(3, 100), files_at_a_time(3, 5)], [12, 5]);
+    }
 }

@@ -30,6 +30,15 @@ struct OfDirectory {
     names: Vec<PathHash>,
 }
 
+impl OfDirectory {
+    /// Whether the list that tells of these entries is synced. Not where the directory gets its
+    /// name next: then nothing else of it is to come, or to be made durable.
+    fn syncs_list(&self, has_all: bool) -> bool {
+        let directory = &self.directory;
+        !has_all || directory.stays_hidden() || directory.undurable() != self.entries
+    }
+}
+
 impl Shared {
     /// Makes small files of hidden directories durable. `has_all`: no other file is to come, so
     /// that directories of which nothing else is missing get their names next.
@@ -45,10 +54,7 @@ impl Shared {
         }
         let directories = of_directories(&batch);
         let told = directories.iter().map(|of| {
-            let directory = &of.directory;
-            let is_last =
-                has_all && !directory.stays_hidden() && directory.undurable() == of.entries;
-            (directory.clone(), directory.tell_durable(&of.names, !is_last))
+            (of.directory.clone(), of.directory.tell_durable(&of.names, of.syncs_list(has_all)))
         });
         self.fail_untold(&mut batch, told.collect());
         self.sync_ended(begun);
@@ -143,3 +149,6 @@ fn sync_all(directories: &[OfDirectory]) -> bool {
         .iter()
         .all(|of| !synced.insert(of.directory.device()) || of.directory.sync_file_system())
 }
+
+#[cfg(test)]
+mod tests;
