@@ -194,7 +194,7 @@ impl<'a> Receiving<'a> {
     fn handle_event(&mut self, event: ReceiverEvent) {
         let context = &mut self.context;
         match event {
-            ReceiverEvent::Offered(offer) => self.offered(&offer),
+            ReceiverEvent::Offered(offer) => self.offered(&Arc::new(offer)),
             ReceiverEvent::NameTaken { offer, fault } => self.name_taken(&offer, &fault),
             ReceiverEvent::OffersEnd { .. } => {
                 context.tally.total_known = true;

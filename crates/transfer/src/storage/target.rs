@@ -100,6 +100,13 @@ impl TargetFile {
         Self { offer: Arc::new(offer.clone()), name, shape, rules, staged: None }
     }
 
+    /// Holds `offer` instead of its own copy of it: one copy is enough for the whole session.
+    pub fn share(&mut self, offer: &Arc<FileOffer>) {
+        if self.offer == *offer {
+            self.offer = offer.clone();
+        }
+    }
+
     /// The file as an entry of a hidden directory, where it is one.
     pub(super) fn in_staged(self, staged: Option<StagedEntry>) -> Self {
         Self { staged, ..self }

@@ -58,7 +58,7 @@ impl Answering {
 
 impl Receiving<'_> {
     /// Takes an offer, and answers it at once if the file is small.
-    pub(super) fn offered(&mut self, offer: &FileOffer) {
+    pub(super) fn offered(&mut self, offer: &Arc<FileOffer>) {
         let file = offer.file;
         self.learn_source(offer);
         if growth(offer).is_none() {
@@ -110,7 +110,7 @@ impl Receiving<'_> {
         }
     }
 
-    fn answer(&mut self, file: FileId, offer: &FileOffer, span_bytes: u64) {
+    fn answer(&mut self, file: FileId, offer: &Arc<FileOffer>, span_bytes: u64) {
         if let Err(fault) = self.streams.choose_engines(offer, &mut self.context) {
             return self.context.refuse(fault);
         }
@@ -166,9 +166,9 @@ impl Receiving<'_> {
     fn need(
         &mut self,
         file: FileId,
-        offer: &FileOffer,
+        offer: &Arc<FileOffer>,
         grid: &SpanGrid,
-        taken_up: TakenUp,
+        mut taken_up: TakenUp,
         stored_as: Vec<u8>,
     ) {
         let (context, durable) = (&mut self.context, &taken_up.durable);
@@ -181,6 +181,7 @@ impl Receiving<'_> {
         if let Some(open) = context.open.get_mut(&file).filter(|_| !stored_as.is_empty()) {
             open.stored_as = Some(Name(stored_as.clone()));
         }
+        taken_up.target.share(offer);
         let answer = self.keep_target(file, *grid, taken_up, stored_as);
         self.context.answer(file, answer);
     }

@@ -5,6 +5,8 @@
 
 mod staged;
 
+pub use staged::staged_max;
+
 use crate::session::{contents::Contents, receiving::target_check::TargetCheck};
 use crate::{
     clocks::elapsed_ns,
@@ -45,10 +47,7 @@ const GATHER_SLOW_MAX: Duration = Duration::from_millis(100);
 /// Count of files that share a sync well enough: no more are waited for.
 const GATHER_FILES: usize = 2048;
 
-/// Part of the files that may be offered and not settled which, as small files of hidden
-/// directories, share a sync: the others come meanwhile.
-const STAGED_DIVISOR: u32 = 2;
-/// Bytes of such files that share a sync.
+/// Bytes of small files of hidden directories that share a sync.
 const STAGED_BYTES: u64 = 256 << 20;
 /// Time after which such files are synced though few came.
 const STAGED_EVERY: Duration = CHECKPOINT_EVERY;
@@ -178,7 +177,7 @@ struct Shared {
     queue: Lock<Queue>,
     changed: Condvar,
     to_publish: Condvar,
-    results: Lock<Vec<Committed>>,
+    results: Lock<VecDeque<Committed>>,
     /// Faults of hidden directories that were to be shown.
     show_faults: Lock<Vec<Fault>>,
     /// All that may be shown has its name.
@@ -223,7 +222,8 @@ pub struct Committer {
 impl Committer {
     /// Starts the threads; `wake` is called when there are results. The values in `contents` are
     /// journaled; with `check` files are read back before they get their names. Without a `root` no
-    /// file gets one. The sender may have offered `offers_max` files that are not settled.
+    /// file gets one. `staged_max` small files of hidden directories share a sync, [`staged_max`]
+    /// of a path.
     ///
     /// # Errors
     /// If no thread can be had.
@@ -232,9 +232,8 @@ impl Committer {
         contents: Arc<Contents>,
         check: Option<TargetCheck>,
         root: Option<Arc<Root>>,
-        offers_max: u32,
+        staged_max: usize,
     ) -> std::io::Result<Self> {
-        let staged_max = (offers_max / STAGED_DIVISOR).max(1) as usize;
         let shared = Shared { contents, check, root, staged_max, ..Shared::default() };
         let shared = Arc::new(shared);
         let mut this = Self { shared: shared.clone(), threads: Vec::new() };
@@ -370,9 +369,12 @@ impl CommitterHandle {
         self.0.changed.notify_all();
     }
 
+    /// Takes the first results, at most `most`; tells, too, whether there are others.
     #[must_use]
-    pub fn take_results(&self) -> Vec<Committed> {
-        std::mem::take(&mut *lock(&self.0.results))
+    pub fn take_results(&self, most: usize) -> (Vec<Committed>, bool) {
+        let mut results = lock(&self.0.results);
+        let taken = results.len().min(most);
+        (results.drain(..taken).collect(), !results.is_empty())
     }
 
     #[must_use]
@@ -551,7 +553,7 @@ impl Shared {
         let mut outcomes = outcomes.into_iter();
         batch.retain(|entry| match outcomes.next() {
             Some(Err(fault)) => {
-                lock(&self.results).push(Committed::Failed(entry.file, fault));
+                lock(&self.results).push_back(Committed::Failed(entry.file, fault));
                 false
             }
             Some(Ok(())) | None => true,
@@ -605,7 +607,7 @@ impl Shared {
             // Closed here, and not when the session's thread gets to it.
             drop(lock(&entry.target).take());
             self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
-            lock(&self.results).push(Committed::Done(entry.file));
+            lock(&self.results).push_back(Committed::Done(entry.file));
         }
     }
 
@@ -649,7 +651,7 @@ impl Shared {
                 }
                 Err(fault) => Committed::Failed(entry.file, fault),
             };
-            lock(&self.results).push(settled);
+            lock(&self.results).push_back(settled);
             false
         });
     }
@@ -664,7 +666,7 @@ impl Shared {
             // Given up meanwhile: the session knows.
             let Some(result) = lock(&entry.target).as_mut().map(&mut step) else { return false };
             if let Err(fault) = result {
-                lock(&self.results).push(Committed::Failed(entry.file, fault));
+                lock(&self.results).push_back(Committed::Failed(entry.file, fault));
                 return false;
             }
             true
@@ -698,7 +700,7 @@ impl Shared {
                 }
                 Some(Err(fault)) => {
                     lock(&self.queue).undurable.remove(&file);
-                    lock(&self.results).push(Committed::Failed(file, fault));
+                    lock(&self.results).push_back(Committed::Failed(file, fault));
                 }
                 // Given up meanwhile; a stream may have told of another span of it since.
                 None => {

@@ -33,7 +33,7 @@ use std::{
 
 /// A file that was offered and is not settled.
 pub(super) struct OpenFile {
-    pub offer: FileOffer,
+    pub offer: Arc<FileOffer>,
     /// The file's name here, where that is not the one offered.
     pub stored_as: Option<Name>,
     /// The file's share of the large ones that may be open, if it has more than one span.
@@ -89,7 +89,7 @@ impl Context<'_> {
 
     /// Finds the offer of a file that is open.
     pub fn offer(&self, file: FileId) -> Option<&FileOffer> {
-        self.open.get(&file).map(|open| &open.offer)
+        self.open.get(&file).map(|open| &*open.offer)
     }
 
     /// Answers an offer.
@@ -197,7 +197,7 @@ mod tests {
         let (name, kind) = (b"x".to_vec(), message::FileKind::Regular);
         let offer = FileOffer { file: FILE, name, kind, size_bytes: 10, ..FileOffer::default() };
         lock(&context.shared.machine).handle(Message::FileOffer(offer.clone())).unwrap();
-        context.open.insert(FILE, OpenFile { offer, stored_as: None, pass: None });
+        context.open.insert(FILE, OpenFile { offer: offer.into(), stored_as: None, pass: None });
         test(&mut context);
         drop(context);
         told

@@ -7,6 +7,7 @@ use super::{
     stage::{Settled, Stage},
 };
 use haul_protocol::message::{FileKind, FileOffer};
+use std::sync::Arc;
 
 /// The most memory of directories whose mode and time are set at the end, in bytes: of more, those
 /// that come later keep new ones.
@@ -14,7 +15,7 @@ const DIRECTORY_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Default)]
 pub(super) struct Directories {
-    offers: Vec<FileOffer>,
+    offers: Vec<Arc<FileOffer>>,
     bytes: usize,
 }
 
@@ -56,13 +57,13 @@ mod tests {
     fn directory(name: &[u8]) -> Settled {
         Settled {
             file: FileId(0),
-            offer: FileOffer {
+            offer: Arc::new(FileOffer {
                 name: name.to_vec(),
                 kind: FileKind::Directory,
                 mode: 0o750,
                 mtime_s: 1_000_000_000,
                 ..FileOffer::default()
-            },
+            }),
             stored_as: None,
             status: FileStatus::Done,
             fault: None,
@@ -89,7 +90,7 @@ mod tests {
         let mut failed = Settled { status: FileStatus::Failed, ..directory(b"failed") };
         directories.settled(&mut failed, &mut context);
         let mut file = directory(b"file");
-        file.offer.kind = FileKind::Regular;
+        Arc::make_mut(&mut file.offer).kind = FileKind::Regular;
         directories.settled(&mut file, &mut context);
         assert!(directories.finish(&mut context));
         for name in ["tree", "tree/leaf"] {

@@ -40,7 +40,7 @@ impl Context<'_> {
     /// Name of the first regular file that is under way.
     #[must_use]
     pub fn current(&self) -> Option<Name> {
-        let mut offers = self.open.values().map(|open| &open.offer).take(LOOKED_AT_MAX);
+        let mut offers = self.open.values().map(|open| &*open.offer).take(LOOKED_AT_MAX);
         let file = offers.find(|offer| offer.kind == message::FileKind::Regular)?;
         Some(Name(file.name.clone()))
     }
@@ -181,7 +181,10 @@ mod tests {
         ] {
             let name = name.as_bytes().to_vec();
             let offer = message::FileOffer { kind, name, ..message::FileOffer::default() };
-            context.open.insert(FileId(file), OpenFile { offer, stored_as: None, pass: None });
+            context.open.insert(
+                FileId(file),
+                OpenFile { offer: offer.into(), stored_as: None, pass: None },
+            );
         }
         assert_eq!(context.current(), Some(Name(b"tree/a".to_vec())));
     }

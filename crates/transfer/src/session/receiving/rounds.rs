@@ -184,7 +184,9 @@ mod tests {
     }
 
     fn open(context: &mut Context<'_>, file: u32, offer: FileOffer) {
-        context.open.insert(FileId(file), OpenFile { offer, stored_as: None, pass: None });
+        context
+            .open
+            .insert(FileId(file), OpenFile { offer: offer.into(), stored_as: None, pass: None });
     }
 
     #[test]
@@ -261,7 +263,7 @@ mod tests {
             context.finishing = false;
             let settled = |growth, status| Settled {
                 file: FileId(1),
-                offer: of(growth),
+                offer: of(growth).into(),
                 stored_as: None,
                 status,
                 fault: None,

@@ -16,11 +16,19 @@ use haul_protocol::{
     message::{Fault, FaultCode, FileKind, FileOffer},
 };
 
+/// Files that the committer is through with which are taken in one turn: what is said of them goes
+/// to the sender, and takes no memory here, before the next ones are.
+const COMMITTED_A_TURN: usize = 512;
+
 impl Receiving<'_> {
-    /// Takes the files that the committer has made durable, or could not.
+    /// Takes files that the committer has made durable, or could not.
     pub(super) fn handle_commits(&mut self) {
         let context = &mut self.context;
-        for committed in context.shared.committer.take_results() {
+        let (committed, has_more) = context.shared.committer.take_results(COMMITTED_A_TURN);
+        if has_more {
+            context.shared.streams.wake();
+        }
+        for committed in committed {
             match committed {
                 Committed::Done(file) => {
                     if !self.stages.rounds.is_settled(file, context) {
@@ -94,7 +102,7 @@ impl Receiving<'_> {
             context.tell(Event::Error(Problem::of_file(&fault, &offer.name)));
         }
         let is_directory = offer.kind == FileKind::Directory;
-        let ended = FileEnded::new(offer.name, status, offer.size_bytes);
+        let ended = FileEnded::new(offer.name.clone(), status, offer.size_bytes);
         context.tell(Event::File(FileEnded { stored_as, is_directory, ..ended }));
     }
 }

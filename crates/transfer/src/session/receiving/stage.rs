@@ -9,12 +9,12 @@ use haul_protocol::{
     FileId,
     message::{Fault, FileOffer, Growth},
 };
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 /// A file of which nothing more comes in this session; of one that grows, perhaps a round.
 pub(super) struct Settled {
     pub file: FileId,
-    pub offer: FileOffer,
+    pub offer: Arc<FileOffer>,
     /// The file's name here, where that is not the one offered.
     pub stored_as: Option<Name>,
     pub status: FileStatus,

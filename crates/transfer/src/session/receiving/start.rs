@@ -1,7 +1,7 @@
 //! Start of a receiving role: its options, and all of its state at the begin.
 
 use super::{
-    committer::Committer,
+    committer::{Committer, staged_max},
     comparing::Comparing,
     context::{AnswerRules, Context},
     data_streams::DataStreams,
@@ -109,9 +109,9 @@ impl ReceivingOptions {
         }
         let contents = Arc::new(Contents::default());
         let check = rules.verify_target.then(|| TargetCheck::new(contents.clone()));
-        let (root, offers_max) = (place.root(), options.offers.files);
+        let (root, staged_max) = (place.root(), staged_max(options.offers.files, setup.rtt));
         let committer =
-            Committer::start(wake(&streams), contents.clone(), check, root, offers_max)?;
+            Committer::start(wake(&streams), contents.clone(), check, root, staged_max)?;
         let supply = Supply::new(source, streams.clone(), setup.clone());
         let is_quick = supply.connects() && !place.file_options().takes_long();
         let stages = stages(&place, options.manifest, &streams);

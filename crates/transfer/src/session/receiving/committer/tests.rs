@@ -341,8 +341,8 @@ fn what_is_committed_gets_its_name_and_only_the_bad_ones_fail() {
     let last = target.receive(9, "last", &[7; 10]);
     handle.commit(FileId(9), &last);
     committer.stop();
-    assert_eq!(handle.take_results().len(), 1);
-    assert!(target.exists("last") && handle.take_results().is_empty());
+    assert_eq!(handle.take_results(9).0.len(), 1);
+    assert!(target.exists("last") && handle.take_results(9).0.is_empty());
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn verified_spans_are_durable_about_a_second_later_and_journaled() {
     // It gets up for other things meanwhile.
     let other = target.receive(1, "other", b"x");
     handle.commit(FileId(1), &other);
-    wait_for("a commit", || !handle.take_results().is_empty());
+    wait_for("a commit", || !handle.take_results(9).0.is_empty());
     assert!(handle.durable_bytes() == 0 || begun.elapsed() > CHECKPOINT_EVERY / 2);
     wait_for("a checkpoint", || handle.durable_bytes() > 0);
     assert!(begun.elapsed() > CHECKPOINT_EVERY / 2);

@@ -2,7 +2,7 @@
 
 use super::{
     super::{
-        CommitterHandle, SharedTarget,
+        Committed, CommitterHandle, SharedTarget,
         tests::{entry, numbers, results},
     },
     *,
@@ -223,4 +223,34 @@ fn a_hidden_directory_that_cannot_get_its_name_is_told_of_at_the_end() {
     assert!(CommitterHandle(shared.clone()).has_shown() && lock(&shared.show_faults).is_empty());
     // Nor is it said that nobody tried, where there is no root at all.
     Shared::default().show_hidden(true);
+}
+
+#[test]
+fn the_longer_the_path_the_fewer_small_files_wait_for_a_sync() {
+    let staged_max = |rtt_ms| staged_max(16_384, Duration::from_millis(rtt_ms));
+    assert_eq!(staged_max(0), 8192);
+    assert_eq!(staged_max(10), 8192 - 1000);
+    assert_eq!(staged_max(50), 8192 - 5000);
+    assert_eq!((staged_max(100), staged_max(60_000)), (1024, 1024));
+    assert_eq!(super::staged_max(1, Duration::from_secs(1)), 1);
+}
+
+#[test]
+fn results_are_taken_by_turns_and_in_order() {
+    let handle = CommitterHandle(Arc::new(Shared::default()));
+    lock(&handle.0.results).extend((0..5).map(|file| Committed::Done(FileId(file))));
+    let mut turns = Vec::new();
+    while turns.last().is_none_or(|(_, has_more)| *has_more) {
+        let (taken, has_more) = handle.take_results(2);
+        turns.push((numbers_of(&taken), has_more));
+    }
+    assert_eq!(turns, [(vec![0, 1], true), (vec![2, 3], true), (vec![4], false)]);
+}
+
+fn numbers_of(taken: &[Committed]) -> Vec<u32> {
+    let done = |committed: &Committed| match committed {
+        Committed::Done(file) => file.0,
+        Committed::Failed(..) => panic!("none has failed"),
+    };
+    taken.iter().map(done).collect()
 }
