@@ -313,7 +313,7 @@ fn what_is_committed_gets_its_name_and_only_the_bad_ones_fail() {
         let _ = told.send(());
     };
     let contents = Arc::default();
-    let mut committer = Committer::start(wake, contents, None, target.place.root(), 10).unwrap();
+    let mut committer = Committer::start(wake, contents, None, target.place.root(), 5).unwrap();
     assert_eq!(committer.shared.staged_max, 5);
     let handle = committer.handle();
     for number in 0..8 {
@@ -372,7 +372,7 @@ fn a_committer_of_which_one_thread_alone_could_be_had_ends() {
 fn verified_spans_are_durable_about_a_second_later_and_journaled() {
     let place = tempfile::tempdir().unwrap();
     let mut target = Target::in_directory(place.path());
-    let committer = Committer::start(|| {}, Arc::default(), None, target.place.root(), 10).unwrap();
+    let committer = Committer::start(|| {}, Arc::default(), None, target.place.root(), 5).unwrap();
     let handle = committer.handle();
     let (file, _) = target.prepare(&offer(0, "x", 5 * SPAN));
     let begun = Instant::now();
