@@ -43,7 +43,10 @@ impl Depth {
         let device = entry.offer.device;
         let storage =
             path.map(|path| Storage::of(Path::new("/"), &path, major(device), minor(device)));
-        let disk = storage.as_ref().and_then(Storage::device);
+        Self::of_disk(storage.as_ref().and_then(Storage::device))
+    }
+
+    fn of_disk(disk: Option<&BlockDevice>) -> Self {
         let requests = disk.and_then(|disk| disk.requests_max).unwrap_or(REQUESTS_UNKNOWN);
         // While the one half is taken by the streams, the disk has the other.
         let files = usize::try_from(requests.saturating_mul(2)).unwrap_or(FILES_MAX);
@@ -240,5 +243,74 @@ mod tests {
         let cached = || cachestat::cached_bytes(File::open(&path).unwrap(), 0, LEN_BYTES).unwrap();
         assert_eq!(cached(), LEN_BYTES);
         assert_eq!(ask(), Asked::Cached);
+    }
+
+    fn disk(kind: DeviceKind, rotational: bool, requests_max: Option<u64>) -> BlockDevice {
+        BlockDevice {
+            name: "disk".into(),
+            kind,
+            model: None,
+            level: None,
+            degraded: None,
+            size_bytes: None,
+            rotational: Some(rotational),
+            scheduler: None,
+            readahead_bytes: None,
+            write_cache: None,
+            request_bytes_max: None,
+            requests_max,
+            logical_block_bytes: None,
+            members: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_disk_is_asked_for_twice_what_it_holds_and_by_extents_where_heads_move() {
+        let depth = |disk: &BlockDevice| {
+            let Depth { files, by_extent } = Depth::of_disk(Some(disk));
+            (files, by_extent)
+        };
+        let of = |requests| disk(DeviceKind::Scsi, true, requests);
+        assert_eq!(depth(&of(Some(100))), (200, true));
+        assert_eq!(depth(&of(None)), (128, true));
+        assert_eq!(depth(&of(Some(1))), (FILES_MIN, true));
+        assert_eq!(depth(&of(Some(u64::MAX))), (FILES_MAX, true));
+        assert!(!depth(&disk(DeviceKind::Scsi, false, None)).1);
+        assert!(!depth(&disk(DeviceKind::Virtio, true, None)).1, "often wrong");
+        let raid = |members| BlockDevice { members, ..disk(DeviceKind::Raid, true, None) };
+        let (still, moving) = (disk(DeviceKind::Nvme, false, None), of(None));
+        assert!(depth(&raid(vec![still.clone(), moving])).1);
+        assert!(!depth(&raid(vec![still.clone(), still])).1);
+        assert_eq!(Depth::of_disk(None), Depth { files: 128, by_extent: false });
+    }
+
+    #[test]
+    fn a_place_is_told_by_the_look_of_the_walk_and_found_where_the_file_has_a_path() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, vec![7; 100 << 10]).unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        let entry = entries(&path).remove(0);
+        let mut ahead = Ahead::open(&entry).unwrap();
+        let (device, inode) = (entry.offer.device, entry.offer.inode);
+        assert_eq!(ahead.place(), Place { device, extent: None, inode });
+        ahead.find_extent();
+        let found = extents::first_place(File::open(&path).unwrap()).ok().flatten();
+        assert_eq!(ahead.place().extent, found);
+        assert_eq!(entry.whereabouts(), Some(path.clone()));
+        let root = crate::storage::root::Root::open(directory.path()).unwrap();
+        let at = |location| SourceEntry { location, ..entry.clone() };
+        let beneath = at(Location::Beneath(root, b"file".to_vec()));
+        assert_eq!(beneath.whereabouts(), Some(path.clone()));
+        let held = at(Location::Held(std::sync::Arc::new(File::open(&path).unwrap())));
+        for nowhere in [&at(Location::Zero), &held] {
+            assert!(nowhere.whereabouts().is_none() && Ahead::open(nowhere).is_none());
+        }
+        // Who is not the file's owner is not told how much is cached: a read that would wait is.
+        let file = File::open(&path).unwrap();
+        assert!(!would_wait(&file, (100 << 10) - 1, &mut [0]));
+        if page_cache::forget(&path, 0..100 << 10).is_ok() {
+            assert!(would_wait(&file, (100 << 10) - 1, &mut [0]));
+        }
     }
 }

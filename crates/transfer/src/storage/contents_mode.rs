@@ -13,7 +13,7 @@ use crate::{
 };
 use haul_protocol::message::{Fault, FileOffer, Side};
 use rustix::{
-    fs::{FileType, Mode, OFlags, fchmod, fstat, fsync},
+    fs::{FileType, Mode, fchmod, fstat, fsync},
     io::Errno,
 };
 use std::{
@@ -87,8 +87,7 @@ fn set(place: &TargetPlace, mode: u32) -> Result<(), Fault> {
         return Ok(());
     };
     let given = || -> io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = root.open_beneath(base, flags, Mode::empty(), Links::Refuse)?;
+        let directory = root.open_directory(base, Links::Refuse)?;
         // One below a directory of a group is of that group too.
         let of_group = fstat(&directory)?.st_mode & Mode::SGID.bits();
         match fchmod(&directory, Mode::from_raw_mode(mode | of_group)) {
@@ -99,4 +98,81 @@ fn set(place: &TargetPlace, mode: u32) -> Result<(), Fault> {
     given().map_err(|error| {
         io_fault(Side::Target, base, "the new directory cannot be given its mode", &error)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        file_options::{FileOptions, Preserve},
+        storage::target_place::PathMeans,
+    };
+    use std::{
+        ffi::OsString,
+        fs::{self, Permissions},
+        os::unix::fs::PermissionsExt,
+        path::Path,
+    };
+
+    fn make(path: &Path, mode: u32) {
+        fs::create_dir(path).unwrap();
+        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn the_narrowest_of_the_directories_whose_contents_are_sent_is_told() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, mode) in [("a", 0o750), ("b", 0o711), ("c", 0o700)] {
+            make(&directory.path().join(name), mode);
+        }
+        let root = Root::open(directory.path()).unwrap();
+        let narrowest = |names: &[&str]| {
+            let path = |name: &&str| {
+                let path = [directory.path().as_os_str(), "/".as_ref(), name.as_ref()];
+                SourceSpec::Path(path.into_iter().collect::<OsString>())
+            };
+            let named = of_named(&names.iter().map(path).collect::<Vec<_>>());
+            let asked: Vec<Vec<u8>> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
+            assert_eq!(of_asked(Some(&root), &asked), named);
+            named
+        };
+        assert_eq!(narrowest(&["a/"]), 0o040_750);
+        assert_eq!(narrowest(&["a/", "b/", "c"]), 0o040_710);
+        assert_eq!(narrowest(&["c", "gone/"]), 0);
+        assert_eq!(of_asked(None, &[b"a/".to_vec()]), 0);
+        assert_eq!(of_named(&[SourceSpec::Zero(9)]), 0);
+    }
+
+    #[test]
+    fn only_a_directory_that_was_made_for_its_contents_gets_their_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        make(&directory.path().join("there"), 0o755);
+        let given = |path: &str, means, preserve, give: &dyn Fn(&TargetPlace)| {
+            let options = FileOptions { preserve, ..FileOptions::default() };
+            let place = TargetPlace::resolve(&root, path.as_bytes(), means, options).unwrap();
+            give(&place);
+            let made = path.split('/').next().unwrap();
+            fs::metadata(directory.path().join(made)).unwrap().mode() & 0o7777
+        };
+        let into = PathMeans::Directory;
+        let usual = Preserve::default();
+        let give_mode = |mode| move |place: &TargetPlace| give(place, mode).unwrap();
+        let give_later = |mode| move |place: &TargetPlace| give_after(place, mode).unwrap();
+        assert_eq!(given("a", into, usual, &give_mode(0o040_050)), 0o750);
+        assert_eq!(given("b", into, usual, &give_later(0o040_020)), 0o720);
+        let nothing = Preserve::NOTHING;
+        assert_eq!(given("c", into, nothing, &give_mode(0o040_077)), 0o777 & !umask());
+        assert_eq!(given("d", into, usual, &give_later(0)), USUAL & !umask());
+        let before = crate::storage::root::DIRECTORY_MODE & !umask();
+        assert_eq!(given("e", into, usual, &give_mode(0)), before, "it is not told");
+        assert_eq!(given("there", into, usual, &give_mode(0o040_700)), 0o755);
+        assert_eq!(given("f/name", PathMeans::Name, usual, &give_mode(0o040_700)), before);
+        assert_eq!(give(&TargetPlace::Null, 0o040_700), Ok(()));
+        // A directory of a group.
+        make(&directory.path().join("group"), 0o2755);
+        let path = directory.path().join("group/g");
+        given("group/g", into, usual, &give_mode(0o040_700));
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o7777, 0o2700);
+    }
 }

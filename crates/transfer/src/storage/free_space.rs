@@ -3,7 +3,7 @@
 use crate::storage::{root::Links, target_place::TargetPlace};
 use haul_host::FileSystem;
 use haul_protocol::message::TargetFacts;
-use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat};
+use rustix::fs::{Access, AtFlags, accessat};
 
 /// Value of `TargetFacts.free_bytes` for a file system that does not say (SPEC: 2^64 - 1).
 pub(crate) const NOT_KNOWN: u64 = u64::MAX;
@@ -18,9 +18,8 @@ pub(crate) fn target_facts(place: &TargetPlace) -> Option<TargetFacts> {
     let TargetPlace::Below { root, base, .. } = place else { return None };
     // The target may not be there yet: then it is made in the last directory that is.
     let mut directory = &base[..];
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let opened = loop {
-        match root.open_beneath(directory, flags, Mode::empty(), Links::Refuse) {
+        match root.open_directory(directory, Links::Refuse) {
             Ok(opened) => break opened,
             Err(_) if directory.is_empty() => return None,
             Err(_) => directory = crate::storage::root::split_last(directory).0,
@@ -41,4 +40,46 @@ pub(crate) fn target_facts(place: &TargetPlace) -> Option<TargetFacts> {
 #[must_use]
 pub fn free_bytes(target: &TargetFacts) -> Option<u64> {
     (target.free_bytes != NOT_KNOWN).then_some(target.free_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        file_options::FileOptions,
+        storage::{root::Root, target_place::PathMeans},
+    };
+    use haul_testkit::{mount::Mount, skip::skip};
+
+    #[test]
+    fn free_space_is_that_of_the_nearest_directory_that_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let mounted = directory.path().join("small");
+        std::fs::create_dir(&mounted).unwrap();
+        let mount = match Mount::tmpfs(&mounted, "8m") {
+            Ok(mount) => mount,
+            Err(why) => return skip("root, to mount a tmpfs", &why),
+        };
+        let root = Root::open(directory.path()).unwrap();
+        let options = FileOptions { dry_run: true, ..FileOptions::default() };
+        let facts = |path: &[u8]| {
+            let place = TargetPlace::resolve(&root, path, PathMeans::Directory, options).unwrap();
+            let facts = target_facts(&place).unwrap();
+            assert_eq!(free_bytes_of(&place), free_bytes(&facts));
+            facts
+        };
+        let small = facts(b"small/not/there");
+        assert_eq!((&*small.file_system, small.free_bytes), ("tmpfs", 8 << 20));
+        assert!(small.may_write && !small.read_only);
+        assert!(facts(b"other").free_bytes != 8 << 20, "of the disk below");
+        mount.make_read_only().unwrap();
+        let small = facts(b"small");
+        assert!(!small.may_write && small.read_only);
+        assert!(target_facts(&TargetPlace::Null).is_none());
+        assert_eq!(free_bytes_of(&TargetPlace::Null), None);
+        let unknown = TargetFacts { free_bytes: NOT_KNOWN, ..small };
+        assert_eq!(free_bytes(&unknown), None);
+        let full = TargetFacts { free_bytes: 0, ..unknown };
+        assert_eq!(free_bytes(&full), Some(0));
+    }
 }

@@ -21,7 +21,7 @@ use crate::{
 };
 use haul_protocol::message::{Fault, FaultCode, FileKind, FileOffer, Side};
 use rustix::{
-    fs::{AtFlags, Dir, Mode, OFlags, Stat, unlinkat},
+    fs::{AtFlags, Dir, Stat, unlinkat},
     io::Errno,
 };
 use std::{
@@ -290,10 +290,7 @@ impl Sweep<'_> {
 
 /// Removes what transfers that died left in a directory that goes.
 fn remove_leftovers_in(root: &Root, directory: &[u8]) {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let Ok(opened) = root.open_beneath(directory, flags, Mode::empty(), Links::Refuse) else {
-        return;
-    };
+    let Ok(opened) = root.open_directory(directory, Links::Refuse) else { return };
     let Ok(entries) = Dir::read_from(&opened) else { return };
     let names = entries.flatten().map(|entry| entry.file_name().to_bytes().to_vec());
     let mut hidden: Vec<Vec<u8>> = names.filter(|name| is_hidden(name)).collect();
@@ -312,6 +309,8 @@ mod tests {
         selection::{Effect, Rule, Selection},
         storage::name_sorter::NameSorter,
     };
+    use haul_testkit::skip::skip;
+    use rustix::fs::{FlockOperation, IFlags, flock, ioctl_setflags};
     use std::path::Path;
 
     fn make(directory: &Path, names: &[&str]) {
@@ -416,5 +415,141 @@ mod tests {
         assert_eq!((refused.code, refused.found.get(..1)), (FaultCode::TooManyRemovals, Some("8")));
         assert!(directory.path().join("d/gone/x").exists());
         assert_eq!(swept(&Mirror { removal: removal(8), ..few }).unwrap().len(), 8);
+    }
+
+    #[test]
+    fn one_that_is_told_to_end_removes_nothing_more() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/a", "d/b", "d/c"]);
+        let mirror = mirror(directory.path(), &["d"], false);
+        let ending = AtomicBool::new(false);
+        let mut removed = 0;
+        let mut end = |_| {
+            removed += 1;
+            ending.store(true, Atomic::Relaxed);
+        };
+        mirror.sweep(&ending, &mut end).unwrap();
+        assert_eq!(
+            (removed, std::fs::read_dir(directory.path().join("d")).unwrap().count()),
+            (1, 2)
+        );
+    }
+
+    #[test]
+    fn a_dry_run_names_even_what_is_too_much() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/a", "d/b"]);
+        let of = |names_max| {
+            let plain = mirror(directory.path(), &["d"], false);
+            let dry = Mirror { removal: Removal::new(Some(names_max)), dry_run: true, ..plain };
+            let mut names = 0;
+            let swept = dry.sweep(&AtomicBool::new(false), &mut |_| names += 1);
+            (names, swept.is_ok())
+        };
+        assert_eq!((of(1), of(2)), ((2, false), (2, true)));
+        let plain = mirror(directory.path(), &["d"], false);
+        let mut told = 0;
+        let limited = Mirror { removal: Removal::new(Some(1)), ..plain };
+        assert!(limited.sweep(&AtomicBool::new(false), &mut |_| told += 1).is_err() && told == 0);
+    }
+
+    #[test]
+    fn patterns_speak_of_names_as_the_source_has_them() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["new/a", "new/b", "newer"]);
+        let rule = Rule { effect: Effect::Exclude, pattern: b"/old/a".to_vec() };
+        let matcher = Selection { rules: vec![rule], ..Selection::default() }.compile().unwrap();
+        let plain = mirror(directory.path(), &["new"], false);
+        let renamed = Some((b"old".to_vec(), b"new".to_vec()));
+        let mirror = Mirror { renamed, matcher: Some(matcher), ..plain };
+        assert_eq!(mirror.source_name(b"new/a"), b"old/a");
+        assert_eq!(mirror.source_name(b"other"), b"other");
+        assert_eq!(swept(&mirror).unwrap(), ["new/b"]);
+    }
+
+    #[test]
+    fn with_include_rules_only_what_they_take_goes_and_directories_stay() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/gone/a.fits", "d/gone/b", "d/all/x", "d/all/in/y"]);
+        let rule = |pattern: &[u8]| Rule { effect: Effect::Include, pattern: pattern.to_vec() };
+        let rules = vec![rule(b"*.fits"), rule(b"all/")];
+        let matcher = Selection { rules, ..Selection::default() }.compile().unwrap();
+        let plain = mirror(directory.path(), &["d"], false);
+        let mirror = Mirror { matcher: Some(matcher), ..plain };
+        let expected = ["d/all/in/y", "d/all/in", "d/all/x", "d/all", "d/gone/a.fits"];
+        assert_eq!(swept(&mirror).unwrap(), expected);
+        assert!(directory.path().join("d/gone/b").exists());
+    }
+
+    #[test]
+    fn what_gives_way_to_a_file_goes_though_its_name_was_offered() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/x/in", "d/y/in", "d/z"]);
+        let plain = mirror(directory.path(), &["d", "d/x", "d/y", "d/y/in", "d/z"], false);
+        let giving_way = BTreeSet::from([b"d/x".to_vec(), b"d/z".to_vec()]);
+        let mirror = Mirror { giving_way, ..plain };
+        assert_eq!(swept(&mirror).unwrap(), ["d/x/in", "d/x"]);
+        assert!(directory.path().join("d/z").exists(), "a file is replaced");
+    }
+
+    #[test]
+    fn what_is_kept_from_everybody_stays_with_the_directories_above_it() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/gone/state/key", "d/gone/x"]);
+        let closed = [directory.path().join("d/gone/state")];
+        let plain = mirror(directory.path(), &["d"], false);
+        let root = Root::open_without(directory.path(), &closed).unwrap();
+        let mirror = Mirror { root, ..plain };
+        assert_eq!(swept(&mirror).unwrap(), ["d/gone/x"]);
+        assert!(directory.path().join("d/gone/state/key").exists());
+    }
+
+    #[test]
+    fn what_cannot_be_removed_is_told_and_its_directory_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/gone/x", "d/gone/y"]);
+        let file = std::fs::File::open(directory.path().join("d/gone/x")).unwrap();
+        if ioctl_setflags(&file, IFlags::IMMUTABLE).is_err() {
+            return skip("root, to make a file immutable", "another user");
+        }
+        let (mut removed, mut failed) = (Vec::new(), Vec::new());
+        let mirror = mirror(directory.path(), &["d"], false);
+        let swept = mirror.sweep(&AtomicBool::new(false), &mut |swept| match swept {
+            Swept::Removed(name) => removed.push(name),
+            Swept::Failed(fault) => failed.push((fault.path, fault.what)),
+        });
+        ioctl_setflags(&file, IFlags::empty()).unwrap();
+        swept.unwrap();
+        assert_eq!(removed, [b"d/gone/y"]);
+        assert_eq!(failed, [(b"d/gone/x".to_vec(), "cannot be removed".into())]);
+    }
+
+    #[test]
+    fn the_target_of_a_dry_run_need_not_be_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let plain = mirror(directory.path(), &["d", "d/x"], true);
+        let mirror = Mirror { base: b"not/made".to_vec(), dry_run: true, ..plain };
+        assert_eq!(swept(&mirror).unwrap(), [""; 0]);
+    }
+
+    /// Case of a temporary that another session receives into.
+    #[test]
+    fn leftovers_go_with_their_directory_but_for_those_in_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let names = ["d/gone/.a.haul-part", "d/gone/.a.haul-journal", "d/free/.b.haul-journal"];
+        make(directory.path(), &names);
+        make(directory.path(), &["d/free/.t.haul-staged/x", "d/free/.t.haul-durable"]);
+        let used = std::fs::File::open(directory.path().join("d/gone/.a.haul-part")).unwrap();
+        flock(&used, FlockOperation::LockExclusive).unwrap();
+        let mirror = mirror(directory.path(), &["d"], false);
+        let (mut removed, mut failed) = (Vec::new(), 0);
+        let told = &mut |swept| match swept {
+            Swept::Removed(name) => removed.push(name),
+            Swept::Failed(_) => failed += 1,
+        };
+        mirror.sweep(&AtomicBool::new(false), told).unwrap();
+        assert_eq!((removed, failed), (vec![b"d/free".to_vec()], 1));
+        let left = std::fs::read_dir(directory.path().join("d/gone")).unwrap().count();
+        assert_eq!(left, 2, "the journal of what is in use");
     }
 }

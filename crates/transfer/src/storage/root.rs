@@ -84,8 +84,7 @@ impl Root {
     /// # Errors
     /// If it is no directory that can be opened.
     pub fn open(path: &Path) -> io::Result<Arc<Self>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let directory = open_root(path)?;
         Ok(Self::of(Arc::new(directory), Arc::default(), path.to_owned()))
     }
 
@@ -108,8 +107,7 @@ impl Root {
     }
 
     fn with_closed(path: &Path, closed: &[PathBuf], mounts_too: bool) -> io::Result<Arc<Self>> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let directory = rustix::fs::open(path, flags, Mode::empty())?;
+        let directory = open_root(path)?;
         let (here, own) = (path_of(&directory)?, inode(&fstat(&directory)?));
         // By inode: the root may be another mount of a directory above.
         let is_here = |above: &&Path| rustix::fs::stat(*above).is_ok_and(|it| inode(&it) == own);
@@ -205,8 +203,7 @@ impl Root {
         if path.is_empty() {
             return Ok(self.clone());
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = self.open_beneath(path, flags, Mode::empty(), links)?;
+        let directory = self.open_directory(path, links)?;
         Ok(Self::of(Arc::new(directory), self.closed.clone(), self.path.join(os_path(path))))
     }
 
@@ -258,6 +255,14 @@ impl Root {
                 }
             }
         }
+    }
+
+    /// Opens a directory below this root as [`Self::open_beneath`] does.
+    ///
+    /// # Errors
+    /// Those of [`Self::open_beneath`]; ENOTDIR where something else has the name.
+    pub(crate) fn open_directory(&self, name: &[u8], links: Links) -> io::Result<OwnedFd> {
+        self.open_beneath(name, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty(), links)
     }
 
     fn open_path(
@@ -346,9 +351,7 @@ impl Root {
         {
             return Ok((kept, last));
         }
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-        let directory = self.open_beneath(parent, flags, Mode::empty(), Links::Refuse)?;
-        let directory = Arc::new(directory);
+        let directory = Arc::new(self.open_directory(parent, Links::Refuse)?);
         let mut parents = lock(&self.parents);
         // Another thread may have opened it meanwhile.
         parents.retain(|kept| kept.path != parent);
@@ -398,9 +401,8 @@ impl Root {
     pub(crate) fn make_directories(&self, name: &[u8], mode: u32) -> io::Result<usize> {
         // A loop: a name may have 2048 components, and a session's stack is small.
         let (mut missing, mut there) = (Vec::new(), name);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         while !there.is_empty() {
-            match self.open_beneath(there, flags, Mode::empty(), Links::Refuse) {
+            match self.open_directory(there, Links::Refuse) {
                 Ok(_) => break,
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 Err(_) => missing.push(there),
@@ -458,6 +460,11 @@ impl Root {
     }
 }
 
+fn open_root(path: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+}
+
 /// Whether a directory is still somewhere: one that was removed has no links left, and another may
 /// stand under its name.
 fn has_links(directory: &OwnedFd) -> bool {
@@ -506,7 +513,9 @@ pub fn os_path(bytes: &[u8]) -> &Path {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::symlink;
+    use haul_testkit::{mount::Mount, skip::skip};
+    use rustix::io::{FdFlags, fcntl_getfd};
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     #[test]
     fn nothing_leads_out_of_the_root() {
@@ -605,5 +614,114 @@ mod tests {
             root.parent_of(format!("{number}/f").as_bytes()).unwrap();
         }
         assert!(lock(&root.parents).len() <= PARENTS_MAX);
+    }
+
+    #[test]
+    fn only_directories_are_opened_as_such_and_no_other_program_inherits_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, socket) = (directory.path().join("file"), directory.path().join("socket"));
+        std::fs::write(&file, b"x").unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        type Open = fn(&Path) -> io::Result<Arc<Root>>;
+        let all: [Open; 2] = [Root::open, |path| Root::open_without(path, &[])];
+        for open in all {
+            assert!(open(&file).is_err());
+            let root = open(directory.path()).unwrap();
+            assert!(fcntl_getfd(&*root).unwrap().contains(FdFlags::CLOEXEC));
+            let opened = root.open_directory(b"", Links::Refuse).unwrap();
+            assert!(fcntl_getfd(opened).unwrap().contains(FdFlags::CLOEXEC));
+            for links in [Links::Follow, Links::Refuse] {
+                assert!(root.open_directory(b"file", links).is_err());
+            }
+            assert!(root.make_directories(b"file", DIRECTORY_MODE).is_err());
+        }
+        // What is closed need not be one that this user may read.
+        let root = Root::open_without(directory.path(), std::slice::from_ref(&socket)).unwrap();
+        assert_eq!(root.closed(), [socket.canonicalize().unwrap()]);
+    }
+
+    #[test]
+    fn directories_that_are_made_on_the_way_have_the_usual_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        root.make_directories(b"a/b", 0o700).unwrap();
+        let mode = |name| directory.path().join(name).metadata().unwrap().mode() & 0o7777;
+        let usual = DIRECTORY_MODE & !crate::storage::attributes::umask();
+        assert_eq!((mode("a"), mode("a/b")), (usual, 0o700));
+    }
+
+    #[test]
+    fn a_closed_directory_is_closed_by_its_other_mounts_too() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for name in ["state", "home/mounted", "home/plain", "home/state/open"] {
+            std::fs::create_dir_all(at(name)).unwrap();
+        }
+        for name in ["state/key", "home/plain/file", "home/state/open/file"] {
+            std::fs::write(at(name), b"x").unwrap();
+        }
+        let closed = [at("state"), at("home/state")];
+        let read = |root: &Root, name: &[u8]| {
+            root.open_beneath(name, OFlags::RDONLY, Mode::empty(), Links::Follow).is_ok()
+        };
+        let root = Root::open_served(&at("home"), &closed[..1]).unwrap();
+        assert!(read(&root, b"plain/file") && read(&root, b"plain") && read(&root, b""));
+        assert!(!root.holds_closed(b"") && root.closed().is_empty());
+        let root = Root::open_served(&at("home"), &closed).unwrap();
+        assert!(root.holds_closed(b"") && !root.holds_closed(b"plain"));
+        assert!(read(&root, b"plain/file") && !read(&root, b"state/open/file"));
+        assert!(!Root::open(&at("home")).unwrap().holds_closed(b""));
+        let _mount = match Mount::bind(&at("state"), &at("home/mounted")) {
+            Ok(mount) => mount,
+            Err(why) => return skip("root, to mount a directory once more", &why),
+        };
+        assert!(read(&root, b"plain/file") && read(&root, b"plain"));
+        assert!(!read(&root, b"mounted") && !read(&root, b"mounted/key"));
+        assert!(read(&Root::open_without(&at("home"), &closed).unwrap(), b"mounted/key"));
+    }
+
+    #[test]
+    fn a_root_loses_its_name_only_to_another_or_where_nothing_is_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, moved) = (directory.path().join("d"), directory.path().join("moved"));
+        std::fs::create_dir(&path).unwrap();
+        let root = Root::open(&path).unwrap();
+        assert!(root.has_its_name());
+        std::fs::rename(&path, &moved).unwrap();
+        assert!(!root.has_its_name());
+        std::fs::create_dir(&path).unwrap();
+        assert!(!root.has_its_name());
+        std::fs::remove_dir(&path).unwrap();
+        symlink("d", &path).unwrap();
+        assert!(root.has_its_name(), "it cannot be told");
+    }
+
+    #[test]
+    fn parents_are_kept_open_for_a_moment_and_each_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        for name in ["a", "b"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+            root.parent_of(format!("{name}/f").as_bytes()).unwrap();
+        }
+        let opened = lock(&root.parents).back().unwrap().opened_at;
+        assert_eq!(lock(&root.parents).len(), 2);
+        let almost = opened + PARENT_KEPT - Duration::from_nanos(1);
+        let kept = root.kept_parent(b"b", almost).unwrap();
+        assert_eq!(inode(&fstat(&kept).unwrap()).1, {
+            directory.path().join("b").metadata().unwrap().ino()
+        });
+        assert!(has_links(&kept) && root.kept_parent(b"c", almost).is_none());
+        std::fs::remove_dir(directory.path().join("b")).unwrap();
+        std::fs::create_dir(directory.path().join("b")).unwrap();
+        assert!(!has_links(&kept));
+        root.parent_of(b"b/f").unwrap();
+        let paths: Vec<_> = lock(&root.parents).iter().map(|kept| kept.path.clone()).collect();
+        assert_eq!(paths.iter().filter(|path| *path == b"b").count(), 1);
+        let opened = lock(&root.parents).back().unwrap().opened_at;
+        assert!(root.kept_parent(b"b", opened + PARENT_KEPT).is_none());
+        root.parent_of(b"b/f").unwrap();
+        root.close_parents();
+        assert_eq!(lock(&root.parents).len(), 0);
     }
 }

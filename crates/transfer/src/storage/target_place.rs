@@ -19,7 +19,6 @@ use haul_protocol::{
     SpanGrid,
     message::{Digest, Fault, FaultCode, FileKind, FileOffer, Side},
 };
-use rustix::fs::{Mode, OFlags};
 use std::{io, sync::Arc};
 
 /// The place to which received files go.
@@ -215,9 +214,8 @@ impl TargetPlace {
     pub fn finish_directory(&self, offer: &FileOffer) -> Result<(), Fault> {
         let Self::Below { root, base, rename, rules, .. } = self else { return Ok(()) };
         let name = final_name(base, rename.as_deref(), &offer.name);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let set = root
-            .open_beneath(&name, flags, Mode::empty(), Links::Refuse)
+            .open_directory(&name, Links::Refuse)
             .and_then(|directory| rules.attributes.apply(&directory, offer, true));
         let Err(error) = set else { return Ok(()) };
         // On a read-only file system, when nothing is left to do: the same command ran before.
@@ -243,4 +241,215 @@ fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<usize> {
     let new_levels = root.make_directories(name, DIRECTORY_MODE)?;
     root.each_parent(name, new_levels, |directory| sync_directory(directory))?;
     Ok(new_levels)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::file_options::{OnConflict, Recording, Removal};
+    use haul_protocol::message::Compared;
+    use haul_testkit::{mount::Mount, skip::skip};
+    use rustix::fs::{IFlags, ioctl_setflags};
+    use std::{
+        fs::{self, File, Permissions},
+        os::unix::fs::{MetadataExt, PermissionsExt},
+        path::Path,
+    };
+
+    fn resolved(directory: &Path, path: &[u8], means: PathMeans) -> TargetPlace {
+        let root = Root::open(directory).unwrap();
+        TargetPlace::resolve(&root, path, means, FileOptions::default()).unwrap()
+    }
+
+    /// Base, other name, and whether the base was made.
+    fn parts(place: &TargetPlace) -> (&[u8], Option<&[u8]>, bool) {
+        let TargetPlace::Below { base, rename, is_new, .. } = place else { panic!("it is null:") };
+        (base, rename.as_deref(), *is_new)
+    }
+
+    #[test]
+    fn a_path_is_a_directory_or_the_new_name_of_the_one_source() {
+        use PathMeans::{Directory, Name, WhatIsThere};
+        type Expected = (&'static str, Option<&'static str>, bool);
+        let cases: [(&str, PathMeans, Expected); 10] = [
+            ("", Directory, ("", None, false)),
+            ("", Name, ("", None, false)),
+            ("d", Directory, ("d", None, false)),
+            ("a/b", Directory, ("a/b", None, true)),
+            ("d", WhatIsThere, ("d", None, false)),
+            ("n", WhatIsThere, ("", Some("n"), false)),
+            ("m/", WhatIsThere, ("m", None, true)),
+            ("d", Name, ("", Some("d"), false)),
+            ("d/n", Name, ("d", Some("n"), false)),
+            ("x/y/n", Name, ("x/y", Some("n"), true)),
+        ];
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("d")).unwrap();
+        for (path, means, (base, rename, is_new)) in cases {
+            let place = resolved(directory.path(), path.as_bytes(), means);
+            let expected = (base.as_bytes(), rename.map(str::as_bytes), is_new);
+            assert_eq!(parts(&place), expected, "{path} {means:?}");
+            assert!(directory.path().join(base).is_dir());
+        }
+        let means = [true, false].map(PathMeans::directory_if);
+        assert_eq!(means, [Directory, WhatIsThere]);
+        assert!(matches!(resolved(directory.path(), b"null:", Directory), TargetPlace::Null));
+    }
+
+    #[test]
+    fn a_target_that_is_refused_or_only_looked_at_makes_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let resolve = |path: &[u8], options| {
+            let place = TargetPlace::resolve(&root, path, PathMeans::Directory, options);
+            place.map(|place| parts(&place).2).map_err(|fault| fault.code)
+        };
+        let plain = FileOptions::default();
+        for path in [&b"../x"[..], b".x.haul-part", b"a/.x.haul-staged/b"] {
+            assert_eq!(resolve(path, plain), Err(FaultCode::NameRefused));
+        }
+        let removal = Some(Removal::new(None));
+        let both = FileOptions { on_conflict: OnConflict::KeepBoth, ..plain };
+        let refused = resolve(b"a", FileOptions { removal, ..both });
+        assert_eq!(refused, Err(FaultCode::NameRefused));
+        assert_eq!(resolve(b"a", FileOptions { dry_run: true, ..plain }), Ok(false));
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0);
+        assert_eq!(resolve(b"a", both), Ok(true));
+        assert_eq!(resolve(b"b", FileOptions { removal, ..plain }), Ok(true));
+    }
+
+    #[test]
+    fn what_was_made_before_stays_new() {
+        let directory = tempfile::tempdir().unwrap();
+        let is_new = |path: &[u8], before| {
+            let place = resolved(directory.path(), path, PathMeans::Directory);
+            parts(&place.made_before(before)).2
+        };
+        assert_eq!([is_new(b"", false), is_new(b"", true)], [false, true]);
+        assert_eq!([is_new(b"a", false), is_new(b"b", true)], [true, true]);
+    }
+
+    fn offer(name: &str, kind: FileKind, size_bytes: u64) -> FileOffer {
+        FileOffer { name: name.into(), kind, size_bytes, mode: 0o750, ..FileOffer::default() }
+    }
+
+    #[test]
+    fn a_directory_goes_below_the_name_that_a_file_would_take() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, kind, is_moved) in [
+            ("x", FileKind::Regular, false),
+            ("x", FileKind::Directory, true),
+            ("x/y", FileKind::Regular, true),
+        ] {
+            let mut place = resolved(directory.path(), b"new", PathMeans::Name);
+            let offer = offer(name, kind, 0);
+            assert_eq!(place.learn_source(&offer), is_moved, "{name}");
+            let (base, rename): (&[u8], Option<&[u8]>) =
+                if is_moved { (b"new", None) } else { (b"", Some(b"new")) };
+            assert_eq!(parts(&place), (base, rename, false));
+            let at = if is_moved { format!("new/{name}") } else { "new".into() };
+            assert_eq!(place.name_of(&offer), at.as_bytes());
+            assert!(!place.learn_source(&offer), "it knows");
+        }
+        let offer = offer("x", FileKind::Directory, 0);
+        assert!(!TargetPlace::Null.learn_source(&offer) && TargetPlace::Null.root().is_none());
+        assert_eq!(TargetPlace::Null.name_of(&offer), b"x");
+        assert_eq!(TargetPlace::Null.updated_attributes(), 0);
+        assert!(resolved(directory.path(), b"", PathMeans::Directory).root().is_some());
+    }
+
+    #[test]
+    fn what_a_watch_sent_before_is_looked_at_again() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("d")).unwrap();
+        let path = directory.path().join("d/x");
+        fs::write(&path, [7; 9]).unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let there = fs::metadata(&path).unwrap();
+        let same = FileOffer {
+            mtime_s: there.mtime(),
+            mtime_ns: there.mtime_nsec() as u32,
+            inode: 1,
+            ..offer("d/x", FileKind::Regular, 9)
+        };
+        for watch in [true, false] {
+            let recording = Recording { watch, ..Recording::default() };
+            let options = FileOptions { recording, ..FileOptions::default() };
+            let place = TargetPlace::resolve(&root, b"", PathMeans::Directory, options).unwrap();
+            assert_eq!(place.file_options(), options);
+            let mut fresh = Fresh::default();
+            fresh.add(b"d");
+            let prepared = place.prepare(&same, 64 << 10, Digest::None, &mut fresh).unwrap();
+            assert_eq!(matches!(prepared, Prepared::Skip), watch);
+            // It had another mode.
+            assert_eq!(place.updated_attributes(), u64::from(watch));
+        }
+        let null = &TargetPlace::Null;
+        assert_eq!(null.file_options(), FileOptions::default());
+        let compared = FileOffer { compared: Compared::SameContent, ..same };
+        let prepared = null.prepare(&compared, 64 << 10, Digest::None, &mut Fresh::default());
+        assert!(matches!(prepared, Ok(Prepared::Ready { .. })));
+    }
+
+    #[test]
+    fn a_directory_gets_its_mode_and_time_in_the_end_as_far_as_it_may() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d");
+        fs::create_dir(&path).unwrap();
+        let offer = FileOffer { mtime_s: 77, ..offer("d", FileKind::Directory, 0) };
+        let root = Root::open(directory.path()).unwrap();
+        let finish = |options| {
+            let place = TargetPlace::resolve(&root, b"", PathMeans::Directory, options).unwrap();
+            place.finish_directory(&offer).map_err(|fault| fault.code)
+        };
+        let plain = FileOptions::default();
+        assert_eq!(finish(plain), Ok(()));
+        let there = fs::metadata(&path).unwrap();
+        assert_eq!((there.mode() & 0o7777, there.mtime()), (0o750, 77));
+        let other = FileOffer { name: b"gone".to_vec(), ..offer.clone() };
+        let place = TargetPlace::resolve(&root, b"", PathMeans::Directory, plain).unwrap();
+        assert_eq!(place.finish_directory(&other).unwrap_err().code, FaultCode::NotFound);
+        assert_eq!(TargetPlace::Null.finish_directory(&other), Ok(()));
+        // One that nobody may change, as one of somebody else.
+        let opened = File::open(&path).unwrap();
+        if ioctl_setflags(&opened, IFlags::IMMUTABLE).is_err() {
+            return skip("root, to make a directory immutable", "another user");
+        }
+        let preserve = Preserve { group: true, ..Preserve::default() };
+        let asks_for_more = FileOptions { preserve, ..plain };
+        let same = [finish(plain), finish(asks_for_more)];
+        ioctl_setflags(&opened, IFlags::empty()).unwrap();
+        opened.set_permissions(Permissions::from_mode(0o700)).unwrap();
+        ioctl_setflags(&opened, IFlags::IMMUTABLE).unwrap();
+        let differs = [finish(plain), finish(asks_for_more)];
+        ioctl_setflags(&opened, IFlags::empty()).unwrap();
+        assert_eq!(same, [Ok(()), Ok(())]);
+        assert_eq!(differs, [Ok(()), Err(FaultCode::NotPermitted)]);
+        let mount = match Mount::tmpfs(directory.path(), "8m") {
+            Ok(mount) => mount,
+            Err(why) => return skip("root, to mount a tmpfs", &why),
+        };
+        fs::create_dir(&path).unwrap();
+        mount.make_read_only().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let place = TargetPlace::resolve(&root, b"", PathMeans::Directory, plain).unwrap();
+        assert!(place.finish_directory(&offer).is_err(), "its time is another");
+    }
+
+    #[test]
+    fn only_a_directory_that_is_to_go_is_in_the_way() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("d/x")).unwrap();
+        fs::write(directory.path().join("d/y"), b"").unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let is_in_the_way = |name, removal| {
+            let options = FileOptions { removal, ..FileOptions::default() };
+            let place = TargetPlace::resolve(&root, b"", PathMeans::Directory, options).unwrap();
+            is_in_the_way(&place, &offer(name, FileKind::Regular, 0))
+        };
+        let removal = Some(Removal::new(None));
+        assert!(is_in_the_way("d/x", removal) && !is_in_the_way("d/x", None));
+        assert!(!is_in_the_way("d/y", removal) && !is_in_the_way("d/gone", removal));
+        assert!(!super::is_in_the_way(&TargetPlace::Null, &offer("d/x", FileKind::Regular, 0)));
+    }
 }

@@ -24,7 +24,7 @@ use haul_protocol::{
     message::{Fault, FaultCode, FileKind, Side},
     name::check_relative_name,
 };
-use rustix::fs::{Dir, Mode, OFlags, Stat};
+use rustix::fs::{Dir, Stat};
 use std::{
     collections::VecDeque,
     io,
@@ -437,8 +437,7 @@ fn not_moved(name: &[u8]) -> Fault {
 /// Names in a directory, sorted, without `.`, `..`, haul's own hidden files and what the root keeps
 /// from everybody.
 pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let directory = root.open_beneath(path, flags, Mode::empty(), Links::Refuse)?;
+    let directory = root.open_directory(path, Links::Refuse)?;
     let mut names = PackedNames::default();
     let closed = root.names_closed(&directory)?;
     for entry in Dir::read_from(&directory)? {
@@ -559,5 +558,215 @@ mod tests {
         assert_eq!(found, expected);
         let found = walked(&[], Some(&["b/c/three.fits", "b/four.txt"]));
         assert_eq!(found, ["t", "t/b", "t/b/c", "t/b/c/three.fits", "t/b/four.txt"]);
+    }
+
+    fn tree(directory: &Path, name: &str) -> Tree {
+        Tree { root: Root::open(directory).unwrap(), path: Vec::new(), name: name.into() }
+    }
+
+    fn names_of(walk: &mut Walk) -> Vec<String> {
+        let shown = walk.map(|listed| match listed {
+            Listed::Entry(entry) => String::from_utf8(entry.offer.name).unwrap(),
+            Listed::LeftOut(fault) => format!("left out: {}", fault.path.escape_ascii()),
+            Listed::Failed(fault) => format!("{}: {}", fault.path.escape_ascii(), fault.what),
+        });
+        shown.collect()
+    }
+
+    #[test]
+    fn what_is_watched_is_walked_again_until_it_has_another_name() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["kept", "lost", "contents"] {
+            std::fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        let tops = || {
+            let of = |path: &str, name| Top::Tree(tree(&directory.path().join(path), name));
+            [of("kept", "kept"), of("lost", "lost"), of("contents", "")]
+        };
+        let mut plain = Walk::new(tops(), WalkOptions::default());
+        assert!(!plain.has_trees() && plain.watch().is_none());
+        assert_eq!(names_of(&mut plain), ["kept", "lost"]);
+        let watch = Some(Arc::new(Lock::new(DirectoryWatch::default())));
+        let mut walk = Walk::new(tops(), WalkOptions { watch, ..WalkOptions::default() });
+        assert!(walk.has_trees() && walk.watch().is_some());
+        assert_eq!(names_of(&mut walk), ["kept", "lost"]);
+        walk.begin_again();
+        assert_eq!(names_of(&mut walk), ["kept", "lost"]);
+        assert!(walk.lose_trees().is_empty());
+        for name in ["lost", "contents"] {
+            std::fs::remove_dir(directory.path().join(name)).unwrap();
+        }
+        assert_eq!(walk.lose_trees().len(), 2);
+        let what = "was renamed or removed while it was watched";
+        assert_eq!(names_of(&mut walk), [format!("lost: {what}"), format!(".: {what}")]);
+        walk.begin_again();
+        assert_eq!(names_of(&mut walk), ["kept"]);
+        std::fs::write(directory.path().join("kept/new"), b"x").unwrap();
+        let below = tree(&directory.path().join("kept"), "kept").below(b"new");
+        walk.look_at(below, false);
+        assert_eq!(names_of(&mut walk), ["kept/new"]);
+    }
+
+    /// Case of a client that asks for thousands of directories.
+    #[test]
+    fn only_so_many_of_the_trees_that_a_client_asks_for_are_open() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths: Vec<Vec<u8>> = (0..ROOTS_MAX + 2).map(|at| format!("{at:02}").into()).collect();
+        for path in &paths {
+            let path = directory.path().join(super::super::root::os_path(path));
+            std::fs::create_dir(&path).unwrap();
+            std::fs::write(path.join("file"), b"x").unwrap();
+        }
+        let root = Root::open(directory.path()).unwrap();
+        let asked = || super::super::named_sources::asked_sources(Some(&root), &paths);
+        let mut walk = Walk::new(asked(), WalkOptions::default());
+        let mut kept = Vec::new();
+        while !walk.must_wait() {
+            kept.extend(walk.next());
+        }
+        assert_eq!((kept.len(), walk.has_trees()), (2 * ROOTS_MAX, false));
+        // All files of one are settled.
+        kept.drain(..2);
+        assert!(!walk.must_wait());
+        kept.extend(walk.next());
+        assert!(!walk.must_wait(), "its own are still to come");
+        kept.extend(walk.next());
+        assert!(walk.must_wait());
+        drop(kept);
+        assert!(!walk.must_wait() && names_of(&mut walk).len() == 2);
+        let watch = Some(Arc::new(Lock::new(DirectoryWatch::default())));
+        let mut walk = Walk::new(asked(), WalkOptions { watch, ..WalkOptions::default() });
+        let mut kept = Vec::new();
+        while let Some(listed) = walk.next() {
+            kept.push(listed);
+            assert!(!walk.must_wait());
+        }
+        assert!(walk.has_trees() && kept.len() == 2 * paths.len());
+        // The root itself is open anyway.
+        let tops = super::super::named_sources::asked_sources(Some(&root), &[Vec::new()]);
+        let mut walk = Walk::new(tops, WalkOptions::default());
+        assert!(walk.next().is_some() && walk.roots.is_empty());
+    }
+
+    #[test]
+    fn what_is_no_file_is_named_and_fails_only_where_the_user_named_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let tree = Top::Tree(tree(directory.path(), "t"));
+        let mut walk = Walk::new([tree], WalkOptions::default());
+        assert_eq!(names_of(&mut walk), ["t", "left out: t/fifo"]);
+        let stat = Box::new(rustix::fs::lstat(&path).unwrap());
+        let top = Top::Named(Location::Named(path.clone()), stat, b"fifo".to_vec());
+        let listed: Vec<Listed> = Walk::new([top], WalkOptions::default()).collect();
+        let [Listed::Failed(fault)] = &listed[..] else { panic!("{listed:?}") };
+        assert_eq!((fault.code, &*fault.path), (FaultCode::NameRefused, &b"fifo"[..]));
+        assert_eq!(fault.what, "is not moved");
+        assert_eq!(unsupported(b"x").code, FaultCode::KindUnsupported);
+    }
+
+    #[test]
+    fn a_file_that_is_named_comes_where_no_rule_leaves_it_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let walk = |name: &str| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, b"x").unwrap();
+            let stat = Box::new(rustix::fs::lstat(&path).unwrap());
+            let rule = Rule { effect: Effect::Exclude, pattern: b"*.log".to_vec() };
+            let rules = Selection { rules: vec![rule], ..Selection::default() };
+            let matcher = Some(rules.compile().unwrap());
+            let top = Top::Named(Location::Named(path), stat, name.into());
+            names_of(&mut Walk::new([top], WalkOptions { matcher, ..WalkOptions::default() }))
+        };
+        assert_eq!((walk("a.txt"), walk("a.log")), (vec!["a.txt".to_owned()], vec![]));
+    }
+
+    #[test]
+    fn an_entry_says_what_else_there_is_to_a_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let file = std::fs::File::create(at("holes")).unwrap();
+        file.set_len(1 << 20).unwrap();
+        std::fs::write(at("plain"), b"bytes").unwrap();
+        std::fs::hard_link(at("plain"), at("second")).unwrap();
+        let flags = rustix::fs::XattrFlags::empty();
+        let has_xattrs = rustix::fs::fsetxattr(&file, "user.x", b"1", flags).is_ok();
+        let preserve = crate::file_options::Preserve { xattrs: true, ..Default::default() };
+        let entries = |attributes, is_moved| {
+            let options = WalkOptions { attributes, is_moved, ..WalkOptions::default() };
+            let walk = Walk::new([Top::Tree(tree(directory.path(), ""))], options);
+            let entry = |listed| match listed {
+                Listed::Entry(entry) => *entry,
+                other => panic!("{other:?}"),
+            };
+            walk.map(entry).collect::<Vec<_>>()
+        };
+        let plain = entries(Arc::default(), false);
+        let links: Vec<u64> = plain.iter().map(|entry| entry.links).collect();
+        assert_eq!((links, plain.len()), (vec![1, 2, 2], 3));
+        let holes: Vec<usize> = plain.iter().map(|entry| entry.offer.holes.len()).collect();
+        assert_eq!(holes, [1, 0, 0]);
+        assert!(plain.iter().all(|entry| entry.offer.xattrs.is_empty() && !entry.is_moved));
+        let all = entries(Arc::new(Attributes::new(preserve)), true);
+        assert!(all.iter().all(|entry| entry.is_moved));
+        assert_eq!(all[0].offer.xattrs.len(), usize::from(has_xattrs));
+        assert_eq!(all[0].offer.holes.len(), 1);
+        assert!(all[1].offer.xattrs.is_empty());
+        std::os::unix::fs::symlink("gone", at("link")).unwrap();
+        assert_eq!(entries(Arc::new(Attributes::new(preserve)), false).len(), 4);
+    }
+
+    #[test]
+    fn a_name_is_at_or_below_a_directory_by_whole_components() {
+        for (name, directory, is_so) in [
+            ("a/b", "a", true),
+            ("a", "a", true),
+            ("ab", "a", false),
+            ("a", "a/b", false),
+            ("b/a", "a", false),
+        ] {
+            assert_eq!(is_at_or_below(name.as_bytes(), directory.as_bytes()), is_so, "{name}");
+        }
+        let fault = too_long(&[b'n'; NAME_BYTES_MAX + 9], "it is longer");
+        assert_eq!((fault.path.len(), &*fault.found), (NAME_BYTES_MAX, "it is longer"));
+        assert_eq!(fault.code, FaultCode::NameRefused);
+    }
+
+    #[test]
+    fn a_walk_looks_ahead_once_its_own_looks_wait_for_a_disk_and_all_is_meant() {
+        let directory = tempfile::tempdir_in(".").unwrap();
+        tree_of(directory.path());
+        let path = directory.path().join("data");
+        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
+        let is_ahead = |options: WalkOptions, took| {
+            let mut walk = Walk::new([Top::Tree(tree(directory.path(), "t"))], options);
+            walk.next();
+            let blocks = || haul_sys::usage::blocks_read_by_this_thread().unwrap();
+            let before = blocks();
+            for _ in 0..2 {
+                if let Err(why) = haul_testkit::page_cache::forget(&path, 0..1 << 20) {
+                    return Err(why.to_string());
+                }
+                std::fs::read(&path).unwrap();
+                (0..64).for_each(|_| walk.keep_ahead(took));
+            }
+            let is_ahead = walk.ahead.is_some();
+            assert_eq!(walk.by_ref().count(), 10);
+            assert!(walk.ahead.is_none(), "the threads end with the walk");
+            if blocks() > before { Ok(is_ahead) } else { Err("no blocks are counted".into()) }
+        };
+        let (fast, slow) = (Duration::ZERO, Duration::from_millis(1));
+        match is_ahead(WalkOptions::default(), slow) {
+            Ok(is_ahead) => assert!(is_ahead),
+            Err(why) => return haul_testkit::skip::skip("a disk below this directory", why),
+        }
+        assert_eq!(is_ahead(WalkOptions::default(), fast), Ok(false));
+        let rule = Rule { effect: Effect::Exclude, pattern: b"none".to_vec() };
+        let matcher = Selection { rules: vec![rule], ..Selection::default() }.compile().unwrap();
+        let some = WalkOptions { matcher: Some(matcher), ..WalkOptions::default() };
+        assert_eq!(is_ahead(some, slow), Ok(false), "what is left out may hang");
+        let all = Selection::default().compile().unwrap();
+        let all = WalkOptions { matcher: Some(all), ..WalkOptions::default() };
+        assert_eq!(is_ahead(all, slow), Ok(true));
     }
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::locks::{Lock, lock};
 use haul_sys::usage;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, fstat, statat};
 use std::{
     collections::VecDeque,
     ffi::CString,
@@ -232,8 +232,7 @@ fn open(root: &Root, path: &[u8]) -> Option<OwnedFd> {
     if found.st_dev != fstat(root).ok()?.st_dev {
         return None;
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    root.open_beneath(path, flags, Mode::empty(), Links::Refuse).ok()
+    root.open_directory(path, Links::Refuse).ok()
 }
 
 /// Inodes and names of a directory's entries, as far as there are not too many.
@@ -249,6 +248,7 @@ fn entries(directory: &OwnedFd, is_meant: impl Fn(FileType) -> bool) -> Vec<(u64
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_testkit::{mount::Mount, skip::skip};
     use std::{fs, path::Path, time::Instant};
 
     fn tree_of(path: &Path) -> Tree {
@@ -318,5 +318,46 @@ mod tests {
         assert!(looked_at() <= AHEAD_MAX + (THREADS * CHUNK) as u64 + CHUNK as u64);
         (0..many).for_each(|_| ahead.walked());
         wait_until("looked at", || looked_at() == many);
+    }
+
+    #[test]
+    fn threads_do_all_that_they_are_given_and_rest_then() {
+        let directory = tempfile::tempdir().unwrap();
+        for above in ["a", "b", "c"] {
+            let path = directory.path().join(above);
+            fs::create_dir_all(&path).unwrap();
+            (0..CHUNK).for_each(|file| fs::write(path.join(file.to_string()), b"").unwrap());
+        }
+        let tree = tree_of(directory.path());
+        let ahead = WalkAhead::start();
+        let looked_at = || ahead.0.looked_at.load(Ordering::Relaxed);
+        // More than one task for each thread, of which any might have ended.
+        let times = 2 * THREADS as u64;
+        (0..times).for_each(|_| ahead.look_below(&tree, b""));
+        wait_until("looked at", || looked_at() == times * 3 * CHUNK as u64);
+        (0..times).for_each(|_| ahead.look_at(&tree));
+        wait_until("looked at", || looked_at() == times * (3 * CHUNK as u64 + 3));
+        for _ in 0..50 {
+            thread::sleep(Duration::from_millis(1));
+            assert!(lock(&ahead.0.tasks).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_lies_on_another_device_is_not_looked_into() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("mounted");
+        fs::create_dir(&path).unwrap();
+        let _mount = match Mount::tmpfs(&path, "1m") {
+            Ok(mount) => mount,
+            Err(why) => return skip("root, to mount a tmpfs", &why),
+        };
+        fs::write(path.join("file"), b"").unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        assert!(open(&root, b"").is_some() && open(&root, b"mounted").is_none());
+        assert!(open(&root, b"gone").is_none());
+        let names = entries(&fs::File::open(&path).unwrap().into(), |_| true);
+        let names: Vec<_> = names.into_iter().map(|(_, name)| name).collect();
+        assert_eq!(names, [c"file".to_owned()]);
     }
 }

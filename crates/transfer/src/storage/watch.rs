@@ -12,10 +12,7 @@ use super::{
 use crate::storage::tree::Tree;
 use haul_host::{FileSystem, FsKind};
 use rustix::{
-    fs::{
-        Mode, OFlags,
-        inotify::{self, ReadFlags, WatchFlags},
-    },
+    fs::inotify::{self, ReadFlags, WatchFlags},
     io::Errno,
 };
 use std::{
@@ -96,7 +93,8 @@ impl DirectoryWatch {
             | WatchFlags::CLOSE_WRITE
             | WatchFlags::MOVED_TO
             | WatchFlags::ONLYDIR;
-        let added = open(tree).and_then(|directory| {
+        let opened = tree.root.open_directory(&tree.path, Links::Refuse);
+        let added = opened.and_then(|directory| {
             if !tells_all(&directory) {
                 self.deaf.get_or_insert_with(|| "other hosts may write there".into());
             }
@@ -189,11 +187,6 @@ impl DirectoryWatch {
     }
 }
 
-fn open(tree: &Tree) -> io::Result<OwnedFd> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    tree.root.open_beneath(&tree.path, flags, Mode::empty(), Links::Refuse)
-}
-
 /// Whether all writes to a file system are told of: those of this host are, and on other file
 /// systems others may write too.
 fn tells_all(directory: &OwnedFd) -> bool {
@@ -208,4 +201,117 @@ fn tells_all(directory: &OwnedFd) -> bool {
             | FsKind::Zfs
             | FsKind::Overlay)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::storage::root::Root;
+    use std::{fs, path::Path};
+
+    fn tree_of(directory: &Path) -> Tree {
+        let root = Root::open(directory).unwrap();
+        Tree { root, path: Vec::new(), name: b"t".to_vec() }
+    }
+
+    /// Each change as its path, its name, and whether the file is complete.
+    fn told(changes: Vec<Change>) -> Vec<String> {
+        let tell = |change| match change {
+            Change::Name { tree, is_complete, .. } => {
+                let [path, name] = [tree.path, tree.name].map(|it| String::from_utf8(it).unwrap());
+                format!("{path} {name}{}", if is_complete { " complete" } else { "" })
+            }
+            Change::Everything => "everything".into(),
+        };
+        changes.into_iter().map(tell).collect()
+    }
+
+    #[test]
+    fn names_are_told_when_they_appear_and_when_they_are_complete() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = tree_of(directory.path());
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("d")).unwrap();
+        let mut watch = DirectoryWatch::default();
+        watch.add(&tree, true, true);
+        watch.add(&tree.below(b"d"), false, true);
+        assert!(watch.take(9).is_empty());
+        let file = fs::File::create(at("x")).unwrap();
+        assert_eq!(told(watch.take(9)), ["x t/x"]);
+        drop(file);
+        assert_eq!(told(watch.take(9)), ["x t/x complete"]);
+        fs::rename(at("x"), at("d/y")).unwrap();
+        let changes = watch.take(9);
+        assert!(matches!(&changes[0], Change::Name { included: false, .. }));
+        assert!(changes[0].is_of(&tree) && !changes[0].is_of(&tree_of(directory.path())));
+        assert!(!Change::Everything.is_of(&tree));
+        assert_eq!(told(changes), ["d/y t/d/y complete"]);
+        fs::write(at(".z.haul-part"), b"x").unwrap();
+        assert!(watch.take(9).is_empty(), "haul's own");
+        fs::remove_dir_all(at("d")).unwrap();
+        fs::create_dir(at("d")).unwrap();
+        fs::write(at("d/new"), b"x").unwrap();
+        assert_eq!(told(watch.take(9)), ["d t/d"], "another directory");
+        assert_eq!(watch.directories.len(), 1);
+        watch.forget(&tree_of(directory.path()));
+        assert_eq!(watch.directories.len(), 1, "another tree");
+        watch.forget(&tree);
+        fs::write(at("later"), b"x").unwrap();
+        assert!(watch.take(9).is_empty() && watch.directories.is_empty());
+        assert_eq!((watch.rescan_every(), watch.take_deafness()), (RESCAN_EVERY, None));
+    }
+
+    #[test]
+    fn in_a_directory_that_was_not_offered_and_behind_what_is_asked_for_all_may_have_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let tree = tree_of(directory.path());
+        fs::create_dir(directory.path().join("d")).unwrap();
+        let mut watch = DirectoryWatch::default();
+        watch.add(&tree.below(b"d"), false, false);
+        fs::create_dir(directory.path().join("d/x")).unwrap();
+        assert_eq!(told(watch.take(9)), ["everything"]);
+        watch.add(&tree, false, true);
+        for name in ["a", "b", "c"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
+        }
+        // What was read with them is not lost.
+        assert_eq!(told(watch.take(1)), ["a t/a", "everything", "everything"]);
+        assert!(watch.take(1).is_empty());
+        fs::create_dir(directory.path().join("e")).unwrap();
+        assert_eq!(told(watch.take(1)), ["e t/e"]);
+    }
+
+    #[test]
+    fn where_changes_may_go_unheard_the_trees_are_looked_through_more_often() {
+        let deaf = |add: &dyn Fn(&mut DirectoryWatch)| {
+            let mut watch = DirectoryWatch::default();
+            add(&mut watch);
+            let every = watch.rescan_every();
+            let why = watch.take_deafness();
+            assert!(watch.take_deafness().is_none(), "it is told once");
+            assert_eq!(every, if why.is_some() { RESCAN_DEAF_EVERY } else { RESCAN_EVERY });
+            why
+        };
+        let directory = tempfile::tempdir().unwrap();
+        let tree = tree_of(directory.path());
+        fs::write(directory.path().join("file"), b"x").unwrap();
+        assert_eq!(deaf(&|watch| watch.add(&tree, false, true)), None);
+        assert_eq!(deaf(&|watch| watch.add(&tree.below(b"gone"), false, true)), None);
+        assert!(deaf(&|watch| watch.add(&tree.below(b"file"), false, true)).is_some());
+        let others = tree_of(Path::new("/proc"));
+        let why = deaf(&|watch| watch.add(&others, false, true));
+        assert_eq!(why.as_deref(), Some("other hosts may write there"));
+        let full = |count: i32| {
+            deaf(&|watch| {
+                let directory =
+                    |_| Directory { tree: tree.clone(), included: false, is_offered: true };
+                let dummies = (0..count).map(|number| (-1 - number, directory(number)));
+                watch.directories.extend(dummies);
+                watch.add(&tree, false, true);
+            })
+        };
+        let most = DIRECTORIES_MAX as i32;
+        assert_eq!(full(most - 1), None);
+        assert_eq!(full(most).as_deref(), Some("there are too many directories"));
+    }
 }
