@@ -280,8 +280,7 @@ impl Attributes {
     /// Counts a directory that was there and gets another mode or owner at the end. Its time
     /// changes by what comes into it.
     pub(super) fn count_directory(&self, there: &Stat, offer: &FileOffer) {
-        let is_ours = geteuid().is_root() || there.st_uid == geteuid().as_raw();
-        let differs = is_ours && self.owner_or_mode_differs(there, offer);
+        let differs = may_change(there, geteuid()) && self.owner_or_mode_differs(there, offer);
         self.updated.fetch_add(differs.into(), Ordering::Relaxed);
     }
 
@@ -344,6 +343,11 @@ impl Attributes {
 /// Whether an offer has a modification time; `zero:` has none, as it is no file.
 pub(super) fn has_time(offer: &FileOffer) -> bool {
     (offer.inode, offer.device) != (0, 0)
+}
+
+/// Whether a user may give an inode another mode.
+fn may_change(there: &Stat, user: Uid) -> bool {
+    user.is_root() || there.st_uid == user.as_raw()
 }
 
 /// The fault of attributes that were asked for and cannot be set.
@@ -424,6 +428,8 @@ pub(super) fn times_of(offer: &FileOffer) -> Timestamps {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_testkit::{mount::Mount, skip::skip};
+    use rustix::fs::{IFlags, ioctl_setflags};
     use std::fs::{File, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
@@ -434,7 +440,7 @@ mod tests {
         let target = File::create(directory.path().join("b")).unwrap();
         let flags = XattrFlags::empty();
         if fsetxattr(&source, "user.one", b"1", flags).is_err() {
-            return haul_testkit::skip::skip("extended attributes", "a file system without");
+            return skip("extended attributes", "a file system without");
         }
         fsetxattr(&target, "user.one", b"other", flags).unwrap();
         fsetxattr(&target, "user.extra", b"x", flags).unwrap();
@@ -509,5 +515,276 @@ mod tests {
             none.owner_of(&FileOffer { owner: Some(Owner::default()), ..FileOffer::default() })
                 .is_none()
         );
+    }
+
+    /// A look at a file with something else in it.
+    fn with(mut stat: Stat, change: impl FnOnce(&mut Stat)) -> Stat {
+        change(&mut stat);
+        stat
+    }
+
+    const OWNER: Preserve = Preserve { owner: true, ..Preserve::NOTHING };
+    const GROUP: Preserve = Preserve { group: true, ..Preserve::NOTHING };
+    const XATTRS: Preserve = Preserve { xattrs: true, ..Preserve::NOTHING };
+    const ACLS_ALONE: Preserve = Preserve { acls: true, ..Preserve::NOTHING };
+
+    #[test]
+    fn the_owner_is_told_by_number_and_name_where_any_of_it_is_asked_for() {
+        let stat = fstat(tempfile::tempfile().unwrap()).unwrap();
+        let told = |preserve, stat: &Stat| {
+            let mut offer = FileOffer::default();
+            Attributes::new(preserve).describe_owner(stat, &mut offer);
+            offer.owner
+        };
+        let user = uzers::get_user_by_uid(stat.st_uid).map(|user| short(user.name()));
+        let group = uzers::get_group_by_gid(stat.st_gid).map(|group| short(group.name()));
+        let (user, group) = (user.unwrap_or_default(), group.unwrap_or_default());
+        let owner = Owner { uid: stat.st_uid, gid: stat.st_gid, user, group };
+        assert_eq!(told(OWNER, &stat), Some(owner.clone()));
+        assert_eq!(told(GROUP, &stat), Some(owner));
+        assert_eq!(told(Preserve::default(), &stat), None);
+        let nobody = with(stat, |it| (it.st_uid, it.st_gid) = (4_000_000_000, 4_000_000_001));
+        let (uid, gid) = (4_000_000_000, 4_000_000_001);
+        let unknown = Owner { uid, gid, ..Owner::default() };
+        assert_eq!(told(OWNER, &nobody), Some(unknown));
+        let longest = "n".repeat(limits::SHORT_NAME_BYTES_MAX);
+        assert_eq!(short(longest.as_ref()), longest.as_bytes());
+        assert!(short(format!("{longest}n").as_ref()).is_empty());
+    }
+
+    #[test]
+    fn either_of_owner_and_group_is_set_alone_where_it_alone_is_asked_for() {
+        let owner = Owner { uid: 4321, gid: 7, ..Owner::default() };
+        let offer = FileOffer { owner: Some(owner), ..FileOffer::default() };
+        let owner_of = |preserve| Attributes::new(preserve).owner_of(&offer);
+        assert_eq!(owner_of(OWNER), Some((Some(Uid::from_raw(4321)), None)));
+        assert_eq!(owner_of(GROUP), Some((None, Some(Gid::from_raw(7)))));
+        assert_eq!(owner_of(Preserve::default()), None);
+    }
+
+    #[test]
+    fn each_kind_of_extended_attribute_comes_where_it_is_asked_for() {
+        let takes = |preserve| {
+            let names: [&[u8]; 4] = [b"user.x", ACLS[0], ACLS[1], b"security.x"];
+            names.map(|name| Attributes::new(preserve).takes(name))
+        };
+        assert_eq!(takes(XATTRS), [true, false, false, false]);
+        assert_eq!(takes(ACLS_ALONE), [false, true, true, false]);
+        assert_eq!(takes(Preserve::ALL), [true, true, true, false]);
+        assert_eq!(takes(Preserve::default()), [false; 4]);
+        let [source, one, other] = [(); 3].map(|()| tempfile::tempfile_in("/tmp").unwrap());
+        // For the owner, for a user, for the group, at most, for others (acl(5)).
+        let entry = |tag: u16, bits: u16, id: u32| {
+            [&tag.to_le_bytes()[..], &bits.to_le_bytes(), &id.to_le_bytes()].concat()
+        };
+        let nobody = u32::MAX;
+        let entries = [
+            entry(1, 6, nobody),
+            entry(2, 4, 1234),
+            entry(4, 4, nobody),
+            entry(16, 4, nobody),
+            entry(32, 0, nobody),
+        ];
+        let acl = [2_u32.to_le_bytes().to_vec(), entries.concat()].concat();
+        let flags = XattrFlags::empty();
+        if fsetxattr(&source, ACLS[0], &acl, flags).is_err()
+            || fsetxattr(&source, "user.one", b"1", flags).is_err()
+        {
+            return skip("extended attributes and ACLs", "none");
+        }
+        let mut offer = FileOffer { mode: 0o640, ..FileOffer::default() };
+        offer.xattrs = Attributes::new(Preserve::ALL).read_xattrs(&source).unwrap();
+        assert_eq!(offer.xattrs.len(), 2);
+        let has = |file: &File, name: &[u8]| get(file.as_fd(), name).unwrap();
+        for (preserve, file) in [(XATTRS, &one), (ACLS_ALONE, &other)] {
+            let attributes = Attributes::new(preserve);
+            attributes.apply(file, &offer, false).unwrap();
+            assert_eq!(attributes.changed_xattrs.load(Ordering::Relaxed), 1);
+            attributes.apply(file, &offer, false).unwrap();
+            assert_eq!(attributes.changed_xattrs.load(Ordering::Relaxed), 1, "it has it");
+        }
+        assert_eq!((has(&one, b"user.one"), has(&one, ACLS[0])), (Some(b"1".to_vec()), None));
+        assert_eq!((has(&other, b"user.one"), has(&other, ACLS[0])), (None, Some(acl)));
+        offer.xattrs.clear();
+        let attributes = Attributes::new(XATTRS);
+        attributes.apply(&one, &offer, false).unwrap();
+        assert_eq!(attributes.changed_xattrs.load(Ordering::Relaxed), 1, "it is removed");
+        assert!(has(&one, b"user.one").is_none());
+    }
+
+    #[test]
+    fn more_attributes_than_an_offer_holds_are_an_error() {
+        let place = tempfile::tempdir().unwrap();
+        let _mount = match Mount::tmpfs(place.path(), "8m") {
+            Ok(mount) => mount,
+            Err(why) => return skip("root, to mount a tmpfs", &why),
+        };
+        let attributes = Attributes::new(XATTRS);
+        let set = |file: &File, name: &str, len: usize| {
+            fsetxattr(file, name, &vec![b'x'; len], XattrFlags::empty()).unwrap();
+        };
+        let count = |file: &File| attributes.read_xattrs(file).ok().map(|all| all.len());
+        let file = File::create(place.path().join("large")).unwrap();
+        if fsetxattr(&file, "user.a", b"x", XattrFlags::empty()).is_err() {
+            return skip("a tmpfs with extended attributes (Linux 6.6)", "an older one");
+        }
+        let most = limits::XATTR_BYTES_MAX / 4 - "user.a".len();
+        for name in ["user.a", "user.b", "user.c", "user.d"] {
+            set(&file, name, most);
+        }
+        assert_eq!(count(&file), Some(4));
+        set(&file, "user.a", most + 1);
+        assert_eq!(count(&file), None);
+        let file = File::create(place.path().join("many")).unwrap();
+        (0..limits::XATTRS_MAX).for_each(|number| set(&file, &format!("user.{number}"), 1));
+        assert_eq!(count(&file), Some(limits::XATTRS_MAX));
+        set(&file, "user.more", 1);
+        assert_eq!(count(&file), None);
+    }
+
+    /// Case of file systems without modes, as FAT, which refuse even the owner.
+    #[test]
+    fn a_mode_that_cannot_be_set_is_an_error_unless_the_file_system_refuses_its_owner() {
+        let directory = tempfile::tempdir().unwrap();
+        let attributes = Attributes::new(Preserve { mtime: false, ..Preserve::default() });
+        let offer = FileOffer { mode: 0o640, ..FileOffer::default() };
+        for (owner, is_fine) in [(geteuid(), true), (Uid::from_raw(1234), false)] {
+            let file = File::create(directory.path().join("file")).unwrap();
+            if fchown(&file, Some(owner), None).is_err()
+                || ioctl_setflags(&file, IFlags::IMMUTABLE).is_err()
+            {
+                return skip("root, to make a file immutable", "another user");
+            }
+            let applied = attributes.apply(&file, &offer, true);
+            ioctl_setflags(&file, IFlags::empty()).unwrap();
+            assert_eq!(applied.is_ok(), is_fine, "{applied:?}");
+            assert!(attributes.apply_to(&file, Some(0o640), &offer, true).is_ok());
+            assert_ne!(fstat(&file).unwrap().st_mode & MODE_BITS, 0o640, "it is said to have it");
+        }
+        let mount = match Mount::tmpfs(directory.path(), "8m") {
+            Ok(mount) => mount,
+            Err(why) => return skip("root, to mount a tmpfs", &why),
+        };
+        std::fs::write(directory.path().join("file"), b"x").unwrap();
+        mount.make_read_only().unwrap();
+        let file = File::open(directory.path().join("file")).unwrap();
+        assert!(attributes.apply(&file, &offer, true).is_err());
+    }
+
+    #[test]
+    fn a_link_gets_its_own_time_and_owner_and_what_it_leads_to_keeps_them() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join("file"), b"x").unwrap();
+        std::os::unix::fs::symlink("file", directory.path().join("link")).unwrap();
+        let opened = File::open(directory.path()).unwrap();
+        let there = |name: &str| statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+        let before = there("file");
+        let owner = Owner { uid: 1234, gid: 1235, ..Owner::default() };
+        let offer = FileOffer { mtime_s: 77, owner: Some(owner), ..FileOffer::default() };
+        Attributes::new(Preserve::NOTHING).apply_to_link(&opened, b"link", &offer).unwrap();
+        assert_ne!(there("link").st_mtime, 77);
+        let all = Attributes::new(Preserve::ALL);
+        if !geteuid().is_root() {
+            return skip("root, to give a link another owner", "another user");
+        }
+        all.apply_to_link(&opened, b"link", &offer).unwrap();
+        let link = there("link");
+        assert_eq!((link.st_mtime, link.st_uid, link.st_gid), (77, 1234, 1235));
+        let after = there("file");
+        assert_eq!((after.st_mtime, after.st_uid), (before.st_mtime, before.st_uid));
+        assert!(all.apply_to_link(&opened, b"gone", &offer).is_err());
+    }
+
+    #[test]
+    fn a_file_of_the_same_bytes_differs_by_what_is_to_be_kept() {
+        let stat = fstat(tempfile::tempfile().unwrap()).unwrap();
+        let stat = with(stat, |it| (it.st_mtime, it.st_mtime_nsec) = (77, 5));
+        let stat = with(stat, |it| it.st_mode = 0o100_644);
+        let offer = FileOffer { mtime_s: 77, mtime_ns: 5, mode: 0o4644, ..FileOffer::default() };
+        let owner = Owner { uid: stat.st_uid, gid: stat.st_gid, ..Owner::default() };
+        let others = [
+            FileOffer { mtime_s: 78, ..offer.clone() },
+            FileOffer { mtime_ns: 6, ..offer.clone() },
+            FileOffer { mode: 0o640, ..offer.clone() },
+            FileOffer { owner: Some(Owner { uid: 1234, ..owner.clone() }), ..offer.clone() },
+            FileOffer { owner: Some(Owner { gid: 1234, ..owner.clone() }), ..offer.clone() },
+        ];
+        let differ = |preserve| {
+            let attributes = Attributes::new(preserve);
+            let same = FileOffer { owner: Some(owner.clone()), ..offer.clone() };
+            assert_eq!(attributes.may_differ(&stat, &same), preserve.needs_xattrs());
+            others.each_ref().map(|other| attributes.may_differ(&stat, other))
+        };
+        assert_eq!(differ(Preserve::NOTHING), [false; 5]);
+        assert_eq!(differ(Preserve::default()), [true, true, true, false, false]);
+        assert_eq!(differ(OWNER), [false, false, false, true, false]);
+        assert_eq!(differ(GROUP), [false, false, false, false, true]);
+        assert_eq!(differ(XATTRS), [true; 5]);
+        let of = |owner| with(stat, |it| it.st_uid = owner);
+        for (owner, user, may) in [(5, 5, true), (5, 6, false), (5, 0, true), (0, 5, false)] {
+            assert_eq!(may_change(&of(owner), Uid::from_raw(user)), may, "{owner} {user}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_the_same_bytes_is_brought_up_to_date_and_counted_where_it_differed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        let file = File::create(&path).unwrap();
+        file.set_permissions(Permissions::from_mode(0o600)).unwrap();
+        let attributes = Attributes::new(Preserve { xattrs: true, ..Preserve::default() });
+        let update = |offer: &FileOffer, dry_run| {
+            let before = attributes.updated();
+            let stat = fstat(&file).unwrap();
+            let open = || File::open(&path);
+            attributes.bring_up_to_date((&stat, offer), dry_run, open).unwrap();
+            attributes.updated() - before
+        };
+        let mtime_s = fstat(&file).unwrap().st_mtime;
+        let mtime_ns = fstat(&file).unwrap().st_mtime_nsec as u32;
+        let same = FileOffer { mode: 0o600, mtime_s, mtime_ns, inode: 1, ..FileOffer::default() };
+        assert_eq!((update(&same, false), update(&same, true)), (0, 0));
+        let wider = FileOffer { mode: 0o640, ..same.clone() };
+        let mode = || fstat(&file).unwrap().st_mode & MODE_BITS;
+        assert_eq!((update(&wider, true), mode()), (1, 0o600));
+        assert_eq!((update(&wider, false), mode()), (1, 0o640));
+        let later = FileOffer { mtime_s: 77, ..wider.clone() };
+        assert_eq!((update(&later, true), update(&later, false)), (1, 1));
+        assert_eq!(fstat(&file).unwrap().st_mtime, 77);
+        let timeless = FileOffer { mtime_s: 78, inode: 0, ..later.clone() };
+        update(&timeless, false);
+        assert_eq!(fstat(&file).unwrap().st_mtime, 77, "it has no time to give");
+        if fsetxattr(&file, "user.one", b"1", XattrFlags::empty()).is_ok() {
+            assert_eq!((update(&later, true), update(&later, false)), (0, 1));
+        }
+        let plain = Attributes::new(Preserve::default());
+        let never = || -> io::Result<File> { panic!("nothing is to be done") };
+        plain.bring_up_to_date((&fstat(&file).unwrap(), &later), false, never).unwrap();
+        for (mode, count) in [(0o640, 0), (0o600, 1)] {
+            let there = with(fstat(&file).unwrap(), |it| (it.st_mode, it.st_mtime) = (mode, 5));
+            let before = plain.updated();
+            plain.count_directory(&there, &later);
+            assert_eq!(plain.updated() - before, count);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_set_says_what_and_whether_a_right_is_missing() {
+        let failed = named(Errno::IO, "its mode cannot be set");
+        assert!(failed.to_string().starts_with("its mode cannot be set: "), "{failed}");
+        let refused = attribute_failed(Errno::PERM, b"user.x");
+        assert_eq!(refused.raw_os_error(), Some(Errno::PERM.raw_os_error()));
+        let fault = attributes_fault(b"x", &refused);
+        assert_eq!((fault.code, &*fault.path), (FaultCode::NotPermitted, &b"x"[..]));
+        assert!(fault.hint.contains("--preserve"));
+        let fault = attributes_fault(b"x", &failed);
+        assert!(fault.code != FaultCode::NotPermitted && !fault.hint.contains("--preserve"));
+        let of = |inode, device| FileOffer { inode, device, ..FileOffer::default() };
+        let times = [of(0, 0), of(1, 0), of(0, 1)].map(|offer| has_time(&offer));
+        assert_eq!(times, [false, true, true]);
+        let directory = tempfile::tempdir().unwrap();
+        rustix::fs::mkdir(directory.path().join("d"), Mode::from_raw_mode(0o777)).unwrap();
+        let made = rustix::fs::stat(directory.path().join("d")).unwrap();
+        assert_eq!(made.st_mode & MODE_BITS, 0o777 & !umask());
     }
 }

@@ -413,9 +413,11 @@ impl Preparing<'_> {
 mod tests {
     use super::*;
     use crate::{
-        file_options::FileOptions,
+        file_options::{FileOptions, OnConflict},
         storage::target_place::{PathMeans, TargetPlace},
     };
+    use haul_testkit::skip::skip;
+    use rustix::fs::{IFlags, ioctl_setflags};
     use std::os::unix::fs::MetadataExt;
 
     #[test]
@@ -554,5 +556,119 @@ mod tests {
             assert!(matches!(prepare(&session, &offer), Ok(Prepared::Skip)));
             assert_eq!(place.path().join("tree/told").exists(), !dry_run);
         }
+    }
+
+    /// Offer of another name of the file `first`.
+    fn link(name: &str) -> FileOffer {
+        FileOffer { link_target: b"first".into(), ..offer(name, FileKind::HardLink, 0) }
+    }
+
+    #[test]
+    fn a_hard_link_that_is_there_is_left_and_what_is_no_file_gets_no_other_name() {
+        let place = tempfile::tempdir().unwrap();
+        let at = |name: &str| place.path().join(name);
+        std::fs::write(at("first"), b"bytes").unwrap();
+        std::fs::hard_link(at("first"), at("same")).unwrap();
+        std::fs::write(at("other"), b"bytes").unwrap();
+        for dry_run in [true, false] {
+            let session = below(place.path(), FileOptions { dry_run, ..FileOptions::default() });
+            assert!(matches!(prepare(&session, &link("same")), Ok(Prepared::Skip)));
+            let prepared = |name| prepare(&session, &link(name));
+            let replaces = |name| match prepared(name).unwrap() {
+                Prepared::Plan(plan) => Some(plan.replaces),
+                _ => None,
+            };
+            assert_eq!(replaces("other"), dry_run.then_some(true));
+            assert_eq!(replaces("new"), dry_run.then_some(false));
+            assert_eq!(at("new").exists(), !dry_run);
+        }
+        let session = below(place.path(), FileOptions { dry_run: true, ..FileOptions::default() });
+        let mut fresh = Fresh::default();
+        fresh.will_replace(b"first");
+        let prepared = session.prepare(&link("same"), 64 << 10, Digest::None, &mut fresh);
+        assert!(matches!(prepared, Ok(Prepared::Plan(_))), "it gets another inode");
+        std::fs::remove_file(at("first")).unwrap();
+        let session = below(place.path(), FileOptions::default());
+        let refused = |name| prepare(&session, &link(name)).err().map(|fault| fault.found);
+        assert!(refused("late").unwrap().contains("No such file"));
+        std::fs::create_dir(at("first")).unwrap();
+        assert_eq!(refused("late").as_deref(), Some("what it links to is no file"));
+    }
+
+    #[test]
+    fn another_name_is_told_below_the_base_and_a_plan_says_what_would_be_replaced() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::create_dir(place.path().join("to")).unwrap();
+        for name in ["x", "to/x"] {
+            std::fs::write(place.path().join(name), b"other").unwrap();
+        }
+        let root = Root::open(place.path()).unwrap();
+        let keeps = FileOptions { on_conflict: OnConflict::KeepBoth, ..FileOptions::default() };
+        let prepared = |base: &[u8], options| {
+            let means = PathMeans::Directory;
+            let place = TargetPlace::resolve(&root, base, means, options).unwrap();
+            prepare(&place, &offer("x", FileKind::Regular, 9)).unwrap()
+        };
+        for base in [&b""[..], b"to"] {
+            let Prepared::Ready { stored_as, target, .. } = prepared(base, keeps) else {
+                panic!("it is to be received")
+            };
+            assert_eq!((&*stored_as, target.name), (&b"x.1"[..], join(base, b"x.1")));
+            let dry = FileOptions { dry_run: true, ..keeps };
+            let Prepared::Plan(plan) = prepared(base, dry) else { panic!("it is a dry run") };
+            assert_eq!((plan.replaces, &*plan.stored_as), (false, &b"x.1"[..]));
+            let dry = FileOptions { dry_run: true, ..FileOptions::default() };
+            let Prepared::Plan(plan) = prepared(base, dry) else { panic!("it is a dry run") };
+            assert_eq!((plan.replaces, &*plan.stored_as), (true, &b""[..]));
+        }
+    }
+
+    #[test]
+    fn a_dry_run_looks_only_at_parents_that_no_earlier_offer_makes() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("file"), b"bytes").unwrap();
+        let session = below(place.path(), FileOptions { dry_run: true, ..FileOptions::default() });
+        for kind in [FileKind::Regular, FileKind::Directory] {
+            let is_planned = |name, fresh: &mut Fresh| {
+                let prepared =
+                    session.prepare(&offer(name, kind, 0), 64 << 10, Digest::None, fresh);
+                matches!(prepared, Ok(Prepared::Plan(_)))
+            };
+            assert!(is_planned("gone/x", &mut Fresh::default()), "it is made on the way");
+            assert!(!is_planned("file/x", &mut Fresh::default()));
+            let mut fresh = Fresh::default();
+            fresh.add(b"file");
+            assert!(is_planned("file/x", &mut fresh), "a directory takes its place");
+        }
+        let refused = prepare(&session, &FileOffer { name: b"file/x".to_vec(), ..link("x") });
+        assert!(refused.is_err());
+    }
+
+    /// Case of a file of somebody else, which holds the same bytes.
+    #[test]
+    fn attributes_that_cannot_be_set_are_an_error_where_more_than_usual_is_asked_for() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("x");
+        std::fs::write(&path, [7; 9]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        let there = file.metadata().unwrap();
+        let same = FileOffer {
+            mtime_s: there.mtime(),
+            mtime_ns: there.mtime_nsec() as u32,
+            mode: 0o600,
+            inode: 1,
+            device: 1,
+            ..offer("x", FileKind::Regular, 9)
+        };
+        if ioctl_setflags(&file, IFlags::IMMUTABLE).is_err() {
+            return skip("root, to make a file immutable", "another user");
+        }
+        let outcomes = [false, true].map(|group| {
+            let preserve = Preserve { group, ..Preserve::default() };
+            let session = below(place.path(), FileOptions { preserve, ..FileOptions::default() });
+            matches!(prepare(&session, &same), Ok(Prepared::Skip))
+        });
+        ioctl_setflags(&file, IFlags::empty()).unwrap();
+        assert_eq!(outcomes, [true, false]);
     }
 }

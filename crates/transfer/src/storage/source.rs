@@ -6,10 +6,7 @@ use super::{
 };
 use crate::error::io_fault;
 use haul_datapath::SpanFile;
-use haul_protocol::{
-    FileId,
-    message::{self, FaultCode, FileKind, Growth, Side},
-};
+use haul_protocol::message::{self, FaultCode, FileKind, Growth, Side};
 use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
 use std::{fs::File, io, os::fd::OwnedFd, path::PathBuf, sync::Arc};
 
@@ -267,7 +264,6 @@ pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<message::FileOffer>
         _ => return None,
     };
     Some(message::FileOffer {
-        file: FileId(0),
         name: name.to_vec(),
         kind,
         size_bytes: u64::try_from(size).unwrap_or(0),
@@ -284,6 +280,7 @@ pub(super) fn stat_offer(stat: &Stat, name: &[u8]) -> Option<message::FileOffer>
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::{
         options::SourceSpec,
         storage::{
@@ -291,22 +288,289 @@ mod tests {
             walk::{Listed, WalkOptions},
         },
     };
-    use std::{process::Command, sync::mpsc, thread, time::Duration};
+    use std::{
+        fs::{self, File, Permissions},
+        os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+        path::Path,
+        process::Command,
+        sync::mpsc,
+        thread,
+        time::{Duration, SystemTime},
+    };
+
+    fn listed(source: SourceSpec) -> SourceEntry {
+        match walk_named(&[source], WalkOptions::default()).next() {
+            Some(Listed::Entry(entry)) => *entry,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn named(path: &Path) -> SourceEntry {
+        listed(SourceSpec::Path(path.to_owned().into()))
+    }
+
+    /// Entry of a tree, as a walk looks at it.
+    fn beneath(root: &Arc<Root>, name: &[u8]) -> SourceEntry {
+        let stat = root.stat(name, Links::Refuse).unwrap();
+        let offer = stat_offer(&stat, name).unwrap();
+        let size_bytes = offer.size_bytes;
+        let location = Location::Beneath(root.clone(), name.to_vec());
+        SourceEntry { offer, location, links: 1, size_bytes, is_moved: false }
+    }
+
+    fn found(checked: Result<Ctime, message::Fault>) -> String {
+        checked.unwrap_err().found
+    }
+
+    fn time(seconds: u64, nanos: u32) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::new(seconds, nanos)
+    }
+
+    /// Makes a file of five bytes with a time of its own.
+    fn make(path: &Path) {
+        fs::write(path, b"bytes").unwrap();
+        File::open(path).unwrap().set_modified(time(77, 5)).unwrap();
+    }
+
+    fn make_fifo(path: &Path) {
+        assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+    }
 
     /// Reason for O_NONBLOCK: opened for reading, a FIFO waits until somebody writes to it.
     #[test]
     fn a_fifo_in_place_of_a_source_is_an_error_at_once() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("data");
-        std::fs::write(&path, b"bytes").unwrap();
-        let sources = [SourceSpec::Path(path.clone().into())];
-        let listed = walk_named(&sources, WalkOptions::default()).next();
-        let Some(Listed::Entry(entry)) = listed else { panic!("{listed:?}") };
-        std::fs::remove_file(&path).unwrap();
-        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        fs::write(&path, b"bytes").unwrap();
+        let entry = named(&path);
+        fs::remove_file(&path).unwrap();
+        make_fifo(&path);
         let (told, tells) = mpsc::channel();
         thread::spawn(move || told.send(entry.open().map(|_| ())));
         let opened = tells.recv_timeout(Duration::from_secs(10)).expect("it waits for a writer");
         assert_eq!(opened.unwrap_err().path, b"data");
+    }
+
+    #[test]
+    fn change_times_differ_only_where_both_are_known() {
+        let (known, unknown) = (Ctime(7, 1), Ctime::default());
+        for (one, other, differ) in [
+            (known, known, false),
+            (known, Ctime(7, 2), true),
+            (known, Ctime(8, 1), true),
+            (known, unknown, false),
+            (unknown, known, false),
+            (unknown, unknown, false),
+        ] {
+            assert_eq!(one.differs(other), differ, "{one:?} {other:?}");
+        }
+        let offer = message::FileOffer { ctime_s: 7, ctime_ns: 1, ..Default::default() };
+        assert_eq!(Ctime::of_offer(&offer), known);
+    }
+
+    #[test]
+    fn an_offer_says_what_the_look_at_a_source_said() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, link) = (directory.path().join("data"), directory.path().join("link"));
+        make(&path);
+        fs::set_permissions(&path, Permissions::from_mode(0o4751)).unwrap();
+        symlink("data", &link).unwrap();
+        make_fifo(&directory.path().join("fifo"));
+        for (path, kind, size_bytes) in [
+            (&*path, FileKind::Regular, 5),
+            (directory.path(), FileKind::Directory, 0),
+            (&*link, FileKind::Symlink, 0),
+        ] {
+            let there = fs::symlink_metadata(path).unwrap();
+            let expected = message::FileOffer {
+                name: b"its name".to_vec(),
+                kind,
+                size_bytes,
+                mtime_s: there.mtime(),
+                mtime_ns: there.mtime_nsec() as u32,
+                mode: there.mode() & 0o7777,
+                inode: there.ino(),
+                device: there.dev(),
+                ctime_s: there.ctime(),
+                ctime_ns: there.ctime_nsec() as u32,
+                ..message::FileOffer::default()
+            };
+            let stat = rustix::fs::lstat(path).unwrap();
+            assert_eq!(stat_offer(&stat, b"its name"), Some(expected));
+        }
+        let fifo = rustix::fs::lstat(directory.path().join("fifo")).unwrap();
+        assert_eq!(stat_offer(&fifo, b"its name"), None);
+    }
+
+    #[test]
+    fn a_source_is_what_was_offered_until_its_inode_size_or_time_is_another() {
+        let replace = |path: &Path| {
+            fs::rename(path, path.with_extension("old")).unwrap();
+            make(path);
+        };
+        let lengthen = |path: &Path| {
+            fs::write(path, b"bytes.").unwrap();
+            File::open(path).unwrap().set_modified(time(77, 5)).unwrap();
+        };
+        let touch_s = |path: &Path| File::open(path).unwrap().set_modified(time(78, 5)).unwrap();
+        let touch_ns = |path: &Path| File::open(path).unwrap().set_modified(time(77, 6)).unwrap();
+        type Change<'a> = (&'a dyn Fn(&Path), &'a str);
+        let changes: [Change<'_>; 4] = [
+            (&replace, "was replaced by another file"),
+            (&lengthen, "now has 6 bytes, had 5"),
+            (&touch_s, "was written to"),
+            (&touch_ns, "was written to"),
+        ];
+        for (change, what) in changes {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("data");
+            make(&path);
+            let root = Root::open(directory.path()).unwrap();
+            let entries = [named(&path), beneath(&root, b"data")];
+            let opened = entries.each_ref().map(|entry| entry.open().unwrap());
+            let there = fs::metadata(&path).unwrap();
+            let ctime = Ctime(there.ctime(), there.ctime_nsec() as u32);
+            for (entry, opened) in entries.iter().zip(&opened) {
+                assert_eq!((entry.check(), entry.check_opened(opened)), (Ok(ctime), Ok(ctime)));
+            }
+            change(&path);
+            for (entry, opened) in entries.iter().zip(&opened) {
+                let fault = entry.check().unwrap_err();
+                assert_eq!((fault.code, &*fault.found), (FaultCode::SourceChanged, what));
+                assert_eq!((&*fault.path, fault.side), (&b"data"[..], Side::Source));
+                assert_eq!(entry.open().unwrap_err().found, what);
+                // The open file is another inode than the one that has the name now.
+                let is_replaced = what == "was replaced by another file";
+                match entry.check_opened(opened) {
+                    Ok(_) => assert!(is_replaced, "{what}"),
+                    Err(fault) => assert_eq!(fault.found, what),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_may_change_while_it_is_sent_and_zeros_never_do() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir(directory.path().join("d")).unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let entry = beneath(&root, b"d");
+        thread::sleep(Duration::from_millis(20));
+        fs::write(directory.path().join("d/new"), b"bytes").unwrap();
+        assert_eq!(entry.check(), Ok(Ctime::default()));
+        let mut zeros = listed(SourceSpec::Zero(9));
+        let opened = zeros.open().unwrap();
+        assert_eq!(zeros.check(), Ok(Ctime::default()));
+        assert_eq!(zeros.check_opened(&opened), Ok(Ctime::default()));
+        assert!(zeros.hold().is_err());
+    }
+
+    #[test]
+    fn a_link_in_a_tree_is_looked_at_itself_and_a_file_by_the_links_that_lead_to_it() {
+        let directory = tempfile::tempdir().unwrap();
+        make(&directory.path().join("data"));
+        symlink("data", directory.path().join("link")).unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let link = beneath(&root, b"link").with_link().unwrap();
+        assert_eq!((link.links(), &*link.offer.link_target), (Links::Refuse, &b"data"[..]));
+        assert!(link.check().is_ok());
+        fs::rename(directory.path().join("link"), directory.path().join("old")).unwrap();
+        assert!(link.clone().with_link().is_err());
+        symlink("elsewhere", directory.path().join("link")).unwrap();
+        assert_eq!(found(link.check()), "was replaced by another file");
+        let file = beneath(&root, b"data").with_link().unwrap();
+        assert_eq!((file.links(), &*file.offer.link_target), (Links::Follow, &b""[..]));
+        symlink("data", directory.path().join("way")).unwrap();
+        let location = Location::Beneath(root, b"way".to_vec());
+        let by_link = SourceEntry { location, ..file };
+        assert!(by_link.open().is_ok() && by_link.check().is_ok());
+    }
+
+    /// Case of a source that is moved away while it is sent, with a link in its place.
+    #[test]
+    fn a_link_out_of_the_tree_is_not_followed_though_it_leads_to_the_very_file() {
+        let outside = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("d/data");
+        fs::create_dir(directory.path().join("d")).unwrap();
+        make(&path);
+        let root = Root::open(directory.path()).unwrap();
+        let entry = beneath(&root, b"d/data");
+        assert!(entry.open().is_ok());
+        fs::rename(&path, outside.path().join("data")).unwrap();
+        symlink(outside.path().join("data"), &path).unwrap();
+        assert!(entry.open().is_err());
+    }
+
+    #[test]
+    fn a_name_is_lost_only_where_it_leads_to_another_file_or_nowhere() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        make(&path);
+        let root = Root::open(directory.path()).unwrap();
+        let entries = [named(&path), beneath(&root, b"data")];
+        let stat = rustix::fs::stat(&path).unwrap();
+        let have_names = || entries.each_ref().map(|entry| entry.has_its_name(&stat));
+        assert_eq!(have_names(), [true; 2]);
+        fs::rename(&path, directory.path().join("elsewhere")).unwrap();
+        assert_eq!(have_names(), [false; 2], "nobody has it");
+        make(&path);
+        assert_eq!(have_names(), [false; 2], "another has it");
+        fs::remove_file(&path).unwrap();
+        symlink("data", &path).unwrap();
+        assert_eq!(have_names(), [true; 2], "it cannot be told");
+        let file = Arc::new(File::open(directory.path()).unwrap());
+        let held = SourceEntry { location: Location::Held(file), ..entries[0].clone() };
+        let zeros = SourceEntry { location: Location::Zero, ..entries[0].clone() };
+        assert!(held.has_its_name(&stat) && zeros.has_its_name(&stat));
+    }
+
+    #[test]
+    fn a_file_that_is_followed_is_held_as_it_is_now() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        make(&path);
+        let mut entry = named(&path);
+        fs::write(&path, b"more bytes").unwrap();
+        File::open(&path).unwrap().set_modified(time(78, 6)).unwrap();
+        let held = entry.hold().unwrap();
+        assert_eq!(held.metadata().unwrap().ino(), entry.offer.inode);
+        assert_eq!((entry.size_bytes, entry.offer.size_bytes), (10, 10));
+        assert_eq!((entry.offer.mtime_s, entry.offer.mtime_ns), (78, 6));
+        assert_eq!(Ctime::of_offer(&entry.offer), Ctime::default());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert_eq!(entry.hold().unwrap_err().found, "is no file any more");
+    }
+
+    #[test]
+    fn a_file_that_is_held_may_grow_until_its_end_and_never_become_shorter() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        make(&path);
+        let file = Arc::new(File::options().write(true).open(&path).unwrap());
+        let mut entry = SourceEntry { location: Location::Held(file.clone()), ..named(&path) };
+        let cases = [
+            (Growth::Growing, 5, 77, ""),
+            (Growth::Growing, 6, 78, ""),
+            (Growth::Growing, 4, 77, "now has 4 bytes, had 5"),
+            (Growth::Grown, 5, 77, ""),
+            (Growth::Grown, 6, 77, "now has 6 bytes, had 5"),
+            (Growth::Grown, 4, 77, "now has 4 bytes, had 5"),
+            (Growth::Grown, 5, 78, "was written to"),
+        ];
+        for (growth, len_bytes, seconds, what) in cases {
+            file.set_len(len_bytes).unwrap();
+            file.set_modified(time(seconds, 5)).unwrap();
+            entry.offer.growth = growth;
+            match entry.check() {
+                Ok(ctime) => assert_eq!((ctime, what), (Ctime::default(), "")),
+                Err(fault) => assert_eq!(fault.found, what, "{growth:?} {len_bytes}"),
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        let fault = entry.check().unwrap_err();
+        assert_eq!((fault.code, fault.side), (FaultCode::NotFound, Side::Source));
+        assert_eq!(fault.path, b"data");
     }
 }

@@ -78,9 +78,10 @@ impl SourceEntry {
             return Err(written_fault(&self.offer.name, "it is at the target, and stays here too"));
         }
         let looked_at = fstat(&file).map_err(|errno| failed(errno.into()))?;
-        // The file that the lease is for, and its name.
-        let (held, named) = (self.compare(&looked_at)?, self.check()?);
-        if held.differs(then) || named.differs(then) {
+        // The file that the lease is for, and then its name: of one inode the later look sees what
+        // the earlier one saw, and more.
+        self.compare(&looked_at)?;
+        if self.check()?.differs(then) {
             let found = "its inode changed after the last look: it stays";
             return Err(changed_fault(&self.offer.name, found.into()));
         }
@@ -138,12 +139,24 @@ mod tests {
         options::SourceSpec,
         storage::{
             named_sources::walk_named,
+            root::Root,
+            source::stat_offer,
             walk::{Listed, WalkOptions},
         },
     };
     use haul_sys::mapping::{Access, Mapping, Populate};
     use rustix::net::RecvFlags;
-    use std::{fs, io::Write, os::unix::net::UnixStream, path::Path, thread, time::Duration};
+    use std::{
+        fs,
+        io::Write,
+        os::unix::{
+            fs::{PermissionsExt, symlink},
+            net::UnixStream,
+        },
+        path::Path,
+        thread,
+        time::Duration,
+    };
 
     /// Writes into a file without a call that tells the file system.
     fn write_mapped(mapping: &Mapping, bytes: &[u8]) {
@@ -226,5 +239,80 @@ mod tests {
         drop(mapping);
         entry.open().unwrap();
         entry.remove(None).unwrap();
+    }
+
+    fn beneath(root: &std::sync::Arc<Root>, name: &[u8]) -> SourceEntry {
+        let stat = root.stat(name, Links::Refuse).unwrap();
+        let offer = stat_offer(&stat, name).unwrap();
+        let size_bytes = offer.size_bytes;
+        let location = Location::Beneath(root.clone(), name.to_vec());
+        SourceEntry { offer, location, links: 1, size_bytes, is_moved: true }
+    }
+
+    fn wait_for_another_time() {
+        thread::sleep(Duration::from_millis(20));
+    }
+
+    #[test]
+    fn a_source_whose_inode_changed_after_the_last_look_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("data");
+        fs::write(&path, "bytes").unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let entries = [*listed(&path), beneath(&root, b"data")];
+        wait_for_another_time();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        for entry in &entries {
+            let fault = entry.remove(None).unwrap_err();
+            assert_eq!((fault.code, &*fault.path), (FaultCode::SourceChanged, &b"data"[..]));
+            assert!(fault.found.contains("its inode changed"), "{fault:?}");
+        }
+        // Whoever changed it was this session.
+        let now = Ctime::of(&rustix::fs::stat(&path).unwrap());
+        assert_eq!(entries[0].remove(Some(now)), Ok(None));
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn names_of_one_inode_go_one_by_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let (one, other) = (directory.path().join("one"), directory.path().join("other"));
+        fs::write(&one, "bytes").unwrap();
+        fs::hard_link(&one, &other).unwrap();
+        let (first, second) = (listed(&one), listed(&other));
+        wait_for_another_time();
+        let now = first.remove(None).unwrap();
+        assert!(!one.exists() && now == Some(Ctime::of(&rustix::fs::stat(&other).unwrap())));
+        assert!(second.remove(None).is_err(), "another ctime is a change of somebody");
+        assert_eq!(second.remove(now), Ok(None));
+        assert!(!other.exists());
+    }
+
+    #[test]
+    fn a_link_goes_itself_and_a_directory_once_it_is_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::create_dir(at("d")).unwrap();
+        fs::write(at("d/data"), "bytes").unwrap();
+        symlink("data", at("d/link")).unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let (link, made) = (beneath(&root, b"d/link"), beneath(&root, b"d"));
+        let named = SourceEntry { location: Location::Named(at("d/link")), ..link.clone() };
+        assert!(named.open_for_removal().unwrap().is_some(), "the link, not what it leads to");
+        assert_eq!(link.remove(None), Ok(None));
+        assert!(fs::symlink_metadata(at("d/link")).is_err() && at("d/data").exists());
+        assert_eq!(made.remove(None), Ok(None));
+        assert!(at("d/data").exists(), "somebody made something in it");
+        fs::remove_file(at("d/data")).unwrap();
+        assert_eq!(made.remove(None), Ok(None));
+        assert!(!at("d").exists() && made.remove(None).is_err());
+        let top = beneath(&Root::open(directory.path()).unwrap(), b"");
+        assert_eq!(top.remove(None), Ok(None));
+        assert!(directory.path().exists());
+        let file = std::sync::Arc::new(File::open(directory.path()).unwrap());
+        for location in [Location::Zero, Location::Held(file)] {
+            let nameless = SourceEntry { location, ..link.clone() };
+            assert_eq!(nameless.remove(None), Ok(None));
+        }
     }
 }
