@@ -154,8 +154,8 @@ pub(super) struct Named {
 }
 
 impl Part {
-    /// Opens, locks and preallocates the temporary; takes up what an earlier run left of this very
-    /// file.
+    /// Opens, locks and preallocates the temporary of a file of several spans; takes up what an
+    /// earlier run left of this very file.
     pub fn open(
         root: &Root,
         name: &[u8],
@@ -169,16 +169,14 @@ impl Part {
         let identity = identity_of(&file, offer, name, digest).map_err(failed)?;
         let inode = (identity.target_inode, identity.target_device);
         let mut part = Self::new(directory, last, file, inode);
-        if spans > 1
-            && let Some((told, suspicion)) = part.resume(&identity, offer, wanted)
-        {
+        if let Some((told, suspicion)) = part.resume(&identity, offer, wanted) {
             part.preallocate(offer, name)?;
             let span_bytes = told.span_bytes;
             let taken = part.take_over(told, offer, suspicion);
             let (durable, left) = taken.map_err(failed)?;
             return Ok((part, span_bytes, durable, Some(left)));
         }
-        let fresh = part.start_anew(&identity, wanted, offer, name);
+        let fresh = part.start_anew(&identity, span_bytes, offer, name);
         if let Err(fault) = fresh {
             part.remove();
             return Err(fault);
@@ -358,7 +356,7 @@ impl Part {
     fn start_anew(
         &mut self,
         identity: &Identity,
-        wanted: &Wanted,
+        span_bytes: u64,
         offer: &FileOffer,
         name: &[u8],
     ) -> Result<(), Fault> {
@@ -369,15 +367,13 @@ impl Part {
         }
         self.file.file().set_len(0).map_err(failed)?;
         self.preallocate(offer, name)?;
-        if wanted.spans > 1 {
-            let journal = self.create_journal().map_err(failed)?;
-            // A file that grows has another ctime with each byte.
-            let grows = offer.growth != Growth::NotGrowing;
-            let ctime = if grows { (0, 0) } else { (offer.ctime_s, offer.ctime_ns) };
-            let now = Circumstances { ctime, boot: boot() };
-            let begun = Journal::begin(journal, identity, wanted.span_bytes, now);
-            self.journal = Some(begun.map_err(failed)?);
-        }
+        let journal = self.create_journal().map_err(failed)?;
+        // A file that grows has another ctime with each byte.
+        let grows = offer.growth != Growth::NotGrowing;
+        let ctime = if grows { (0, 0) } else { (offer.ctime_s, offer.ctime_ns) };
+        let now = Circumstances { ctime, boot: boot() };
+        let begun = Journal::begin(journal, identity, span_bytes, now);
+        self.journal = Some(begun.map_err(failed)?);
         Ok(())
     }
 
@@ -658,91 +654,4 @@ fn nearest_directory<'a>(root: &Root, mut name: &'a [u8]) -> &'a [u8] {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
-
-    #[test]
-    fn what_has_the_temporarys_name_is_named_with_what_to_do() {
-        use std::{fs, os::unix::fs::symlink};
-        let directory = tempfile::tempdir().unwrap();
-        let root = Root::open(directory.path()).unwrap();
-        let part = directory.path().join(".f.haul-part");
-        let refused = |found: &str, hidden: &str| {
-            let offer = FileOffer { name: b"f".to_vec(), size_bytes: 8, ..FileOffer::default() };
-            let wanted =
-                Wanted { span_bytes: 4, spans: 2, digest: Digest::AesGmac, recheck: false };
-            let fault = Part::open(&root, b"f", &offer, &wanted).unwrap_err();
-            assert_eq!(fault.found, found);
-            assert!(fault.hint.contains(&format!("remove {hidden} ")), "{fault:?}");
-        };
-        symlink("elsewhere", &part).unwrap();
-        refused("a symbolic link", ".f.haul-part");
-        fs::remove_file(&part).unwrap();
-        fs::create_dir(&part).unwrap();
-        refused("a directory", ".f.haul-part");
-        fs::remove_dir(&part).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &part,
-            rustix::fs::FileType::Fifo,
-            Mode::from_raw_mode(0o600),
-            0,
-        )
-        .unwrap();
-        refused("a FIFO or device", ".f.haul-part");
-        fs::remove_file(&part).unwrap();
-        fs::write(directory.path().join("g"), b"").unwrap();
-        fs::hard_link(directory.path().join("g"), &part).unwrap();
-        refused("a file that has another name too", ".f.haul-part");
-        fs::remove_file(&part).unwrap();
-        fs::create_dir(directory.path().join(".f.haul-journal")).unwrap();
-        refused("a directory", ".f.haul-journal");
-    }
-
-    /// Test of a journal that stayed beside its file for good: nothing looked for it any more.
-    #[test]
-    fn a_journal_that_a_crash_left_alone_goes_with_the_first_file_of_one_span() {
-        let directory = tempfile::tempdir().unwrap();
-        let root = Root::open(directory.path()).unwrap();
-        let hidden = |suffix| {
-            let name = hidden_name(b"f", suffix);
-            directory.path().join(OsStr::from_bytes(&name))
-        };
-        for has_part in [false, true] {
-            std::fs::write(hidden(JOURNAL_SUFFIX), "of other bytes").unwrap();
-            if has_part {
-                std::fs::write(hidden(PART_SUFFIX), "other bytes").unwrap();
-            }
-            let part = Part::begin_whole(&root, b"f", Naming::Locked, 0o600, None).unwrap();
-            assert!(!hidden(JOURNAL_SUFFIX).exists(), "with a temporary: {has_part}");
-            assert_eq!(part.file.file().metadata().unwrap().len(), 0);
-            part.remove();
-        }
-    }
-
-    #[test]
-    fn what_is_only_measured_has_no_name_at_any_time() {
-        let directory = tempfile::tempdir().unwrap();
-        let count = || std::fs::read_dir(directory.path()).unwrap().count();
-        let root = Root::open(directory.path()).unwrap();
-        // A directory that is not there is not made.
-        let mut part = Part::begin_discarded(&root, b"d/e/x", None).unwrap();
-        part.write_whole(b"bytes").unwrap();
-        part.make_durable(Recorded::default()).unwrap();
-        part.sync().unwrap();
-        assert_eq!(count(), 0);
-        part.publish().unwrap();
-        part.remove();
-        assert_eq!(count(), 0);
-    }
-
-    #[test]
-    fn where_no_file_can_be_without_a_name_it_loses_it_at_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let (file, stat) = create_unlinked(&File::open(directory.path()).unwrap()).unwrap();
-        file.write_all_at(b"bytes", 0).unwrap();
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
-        assert_eq!((file.metadata().unwrap().len(), stat.st_size), (5, 0));
-    }
-}
+mod tests;

@@ -201,8 +201,7 @@ impl Part {
         self.has_durable = false;
         self.rounds = Some(Rounds { span_bytes, size_bytes: offer.size_bytes, digest });
         self.entered = false;
-        let wanted = Wanted { span_bytes, spans: u32::MAX, digest, recheck: false };
-        self.start_anew(&identity, &wanted, offer, name)
+        self.start_anew(&identity, span_bytes, offer, name)
     }
 
     /// Makes an open temporary ready for the next round, and gives its durable spans.
@@ -246,7 +245,7 @@ pub fn full_spans(grid: &SpanGrid, size_bytes: u64) -> SpanSet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::journal::Recorded;
+    use crate::storage::journal::{Circumstances, Recorded};
     use haul_protocol::{SpanIndex, message::FileKind};
     use std::os::unix::fs::FileExt;
 
@@ -258,7 +257,9 @@ mod tests {
             kind: FileKind::Regular,
             size_bytes,
             inode: 7,
+            // With each byte that comes the time is another.
             mtime_s: i64::try_from(size_bytes).unwrap(),
+            mtime_ns: u32::try_from(size_bytes / SPAN).unwrap(),
             growth,
             ..FileOffer::default()
         }
@@ -269,10 +270,19 @@ mod tests {
     }
 
     fn found_in(directory: &std::path::Path, offer: &FileOffer, span_bytes: u64) -> Found {
+        found_as(directory, offer, span_bytes, false)
+    }
+
+    fn found_as(
+        directory: &std::path::Path,
+        offer: &FileOffer,
+        span_bytes: u64,
+        recheck: bool,
+    ) -> Found {
         let root = Root::open(directory).unwrap();
         let spans = SpanGrid::new(offer.size_bytes, span_bytes).unwrap().count();
         let digest = Digest::AesGmac;
-        let wanted = Wanted { span_bytes, spans, digest, recheck: false };
+        let wanted = Wanted { span_bytes, spans, digest, recheck };
         Part::open_growing(&root, b"x", offer, &wanted).unwrap()
     }
 
@@ -338,12 +348,55 @@ mod tests {
 
     #[test]
     fn a_temporary_that_was_cut_is_not_believed() {
+        for (len_bytes, durable) in [(SPAN, vec![]), (SPAN * 2 - 1, vec![]), (SPAN * 2, vec![0, 1])]
+        {
+            let directory = tempfile::tempdir().unwrap();
+            two_and_a_half(directory.path());
+            let part = directory.path().join(".x.haul-part");
+            std::fs::File::options().write(true).open(part).unwrap().set_len(len_bytes).unwrap();
+            let again = found(directory.path(), &offer(SPAN * 4, Growth::Growing));
+            assert_eq!(durable_of(&again), durable);
+            assert_eq!(again.part.is_of_use(), !durable.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_another_boot_device_or_wish_leaves_in_doubt_comes_again_unless_it_is_compared() {
+        let growing = offer(SPAN * 4, Growth::Growing);
+        let grown = offer(SPAN * 5 / 2, Growth::Grown);
+        for then in [[9; 16], [0; 16]] {
+            let directory = tempfile::tempdir().unwrap();
+            let mut first = found(directory.path(), &offer(SPAN * 5 / 2, Growth::Growing));
+            all(&mut first, 3);
+            let journal = first.part.journal.as_mut().unwrap();
+            assert_eq!(journal.circumstances().ctime, (0, 0));
+            journal.confirm(Circumstances { boot: then, ..journal.circumstances() }).unwrap();
+            drop(first);
+            assert!(found(directory.path(), &grown).to_compare);
+            assert!(durable_of(&found(directory.path(), &growing)).is_empty());
+        }
         let directory = tempfile::tempdir().unwrap();
         two_and_a_half(directory.path());
-        let part = directory.path().join(".x.haul-part");
-        std::fs::File::options().write(true).open(part).unwrap().set_len(SPAN).unwrap();
-        let again = found(directory.path(), &offer(SPAN * 4, Growth::Growing));
-        assert!(durable_of(&again).is_empty());
+        assert!(found_as(directory.path(), &grown, SPAN, true).to_compare);
+        assert!(durable_of(&found_as(directory.path(), &growing, SPAN, true)).is_empty());
+        for other in [FileOffer { device: 9, ..growing }, FileOffer { device: 9, ..grown }] {
+            two_and_a_half(directory.path());
+            let again = found(directory.path(), &other);
+            assert!(durable_of(&again).is_empty() && !again.to_compare, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn only_full_spans_of_a_round_are_told_to_the_journal() {
+        let (span_bytes, digest) = (SPAN, Digest::AesGmac);
+        let rounds = Rounds { span_bytes, size_bytes: SPAN * 5 / 2, digest };
+        let range = |first, count| SpanRange { first: SpanIndex(first), count };
+        let told = rounds.full_spans(&[range(0, 1), range(1, 2), range(2, 1), range(7, 1)]);
+        assert_eq!(told, [range(0, 1), range(1, 1)]);
+        let grid = SpanGrid::new(SPAN * 7 / 2, SPAN).unwrap();
+        let full = |size_bytes| full_spans(&grid, size_bytes).iter().map(|span| span.0).max();
+        let sizes = [SPAN - 1, SPAN, SPAN * 5 / 2, SPAN * 9];
+        assert_eq!(sizes.map(full), [None, Some(0), Some(1), Some(3)]);
     }
 
     #[test]
@@ -373,16 +426,47 @@ mod tests {
         let mut first = found(directory.path(), &offer(SPAN * 2, Growth::Growing));
         first.part.file.file().write_all_at(&[7; SPAN as usize * 2], 0).unwrap();
         all(&mut first, 2);
+        let same = first.part.next_round(&offer(SPAN * 2, Growth::Growing), b"x", SPAN * 2);
+        assert_eq!(same.unwrap().iter().count(), 2);
         first.part.next_round(&offer(SPAN * 3, Growth::Growing), b"x", SPAN * 2).unwrap();
-        let bytes = std::fs::read(directory.path().join(".x.haul-part")).unwrap();
-        assert_eq!(bytes.len() as u64, SPAN * 3);
-        assert!(bytes[..SPAN as usize * 2].iter().all(|byte| *byte == 7));
+        let bytes = || std::fs::read(directory.path().join(".x.haul-part")).unwrap();
+        assert_eq!(bytes().len() as u64, SPAN * 3);
+        assert!(bytes()[..SPAN as usize * 2].iter().all(|byte| *byte == 7));
+        // Nor does the next run forget what came in a later round.
+        all(&mut first, 3);
+        drop(first);
+        let mut again = found(directory.path(), &offer(SPAN * 3, Growth::Growing));
+        assert_eq!(durable_of(&again), [0, 1, 2]);
+        let other =
+            FileOffer { compared: Compared::OtherContent, ..offer(SPAN * 3, Growth::Growing) };
+        for anew in [other, offer(SPAN * 3 - 1, Growth::Growing)] {
+            again.part.file.file().write_all_at(&[7; 9], 0).unwrap();
+            all(&mut again, 1);
+            let durable = again.part.next_round(&anew, b"x", SPAN * 3).unwrap();
+            assert!(durable.is_empty() && bytes().iter().all(|byte| *byte == 0), "{anew:?}");
+            assert!(!again.part.is_of_use());
+        }
+        let mut other = Part::begin_whole(
+            &Root::open(directory.path()).unwrap(),
+            b"y",
+            super::super::Naming::Locked,
+            0o600,
+            None,
+        );
+        let other = other.as_mut().unwrap();
+        assert!(other.next_round(&offer(SPAN, Growth::Growing), b"y", 0).is_err());
     }
 
     #[test]
     fn the_journal_holds_for_any_size_and_outgrowing_it_is_told() {
         assert_eq!(growing_span_bytes(0, None), SPAN_BYTES_DEFAULT);
         assert_eq!(growing_span_bytes(1 << 40, None), SPAN_BYTES_DEFAULT * 2);
+        let half = limits::SPANS_MAX / 2 * SPAN;
+        let sizes = [half, half + 1, half * 2 + 1];
+        let chosen = sizes.map(|size| growing_span_bytes(size, Some(SPAN)));
+        assert_eq!(chosen, [SPAN, SPAN * 2, SPAN * 4]);
+        let most = limits::SPAN_BYTES_MAX;
+        assert_eq!(growing_span_bytes(u64::MAX, Some(most)), most);
         let fault = growing_grid(&offer(growing_size_bytes(SPAN) + 1, Growth::Growing), SPAN);
         assert!(fault.unwrap_err().hint.contains("--span-size"));
     }

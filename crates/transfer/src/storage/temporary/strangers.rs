@@ -69,12 +69,13 @@ mod tests {
     use crate::storage::{journal::Recorded, root::Root};
     use haul_protocol::{
         SpanIndex, SpanSet,
-        message::{Digest, FaultCode, FileOffer, SpanRange},
+        message::{Digest, FaultCode, FileOffer, Growth, SpanRange},
     };
     use std::{
         fs::{self, File, Permissions},
-        os::unix::fs::PermissionsExt,
+        os::unix::fs::{MetadataExt, PermissionsExt},
         path::Path,
+        process::Command,
         time::{Duration, SystemTime},
     };
 
@@ -133,6 +134,50 @@ mod tests {
     }
 
     #[test]
+    fn a_journal_that_has_another_name_too_or_is_no_file_is_not_taken_up() {
+        let directory = tempfile::tempdir().unwrap();
+        left(directory.path());
+        let (journal, other) = (directory.path().join(JOURNAL), directory.path().join("other"));
+        fs::hard_link(&journal, &other).unwrap();
+        let bytes = fs::read(&other).unwrap();
+        let (part, durable, _) = open(directory.path());
+        assert!(durable.is_empty());
+        part.leave();
+        assert_eq!(fs::read(&other).unwrap(), bytes);
+        fs::remove_file(&journal).unwrap();
+        assert!(Command::new("mkfifo").arg(&journal).status().unwrap().success());
+        assert!(open(directory.path()).1.is_empty());
+        assert!(fs::symlink_metadata(&journal).unwrap().is_file(), "it was begun anew");
+    }
+
+    /// Bound of what a killed run may have written behind its last record.
+    #[test]
+    fn two_seconds_behind_the_journal_are_nothing_and_three_are_a_change() {
+        for (seconds, suspicion) in [(2, None), (3, Some(Suspicion::ChangedSince))] {
+            let directory = tempfile::tempdir().unwrap();
+            left(directory.path());
+            let changed_s = fs::metadata(directory.path().join(PART)).unwrap().ctime() - seconds;
+            let then = SystemTime::UNIX_EPOCH + Duration::from_secs(changed_s.cast_unsigned());
+            File::open(directory.path().join(JOURNAL)).unwrap().set_modified(then).unwrap();
+            assert_eq!(open(directory.path()).2, suspicion);
+        }
+    }
+
+    #[test]
+    fn a_run_that_ends_leaves_its_journal_as_the_younger_one() {
+        let directory = tempfile::tempdir().unwrap();
+        left(directory.path());
+        let (part, durable, _) = open(directory.path());
+        assert_eq!(durable.iter().count(), 1);
+        File::open(directory.path().join(JOURNAL))
+            .unwrap()
+            .set_modified(SystemTime::UNIX_EPOCH)
+            .unwrap();
+        part.leave();
+        assert_eq!(open(directory.path()).2, None);
+    }
+
+    #[test]
     fn a_temporary_of_another_size_gets_no_name() {
         let directory = tempfile::tempdir().unwrap();
         for size in [SIZE + 1, 1000] {
@@ -144,6 +189,8 @@ mod tests {
             assert_eq!(fault.code, FaultCode::IoFailed);
             assert!(fault.found.contains(&size.to_string()), "{fault:?}");
             assert!(part.publish().is_err());
+            // A file that grows has the size of its last round.
+            part.check_size(&FileOffer { growth: Growth::Growing, ..offer() }, b"x").unwrap();
         }
     }
 }
