@@ -218,8 +218,7 @@ pub(super) fn remove_left(parent: &OwnedFd, staged_name: &[u8]) {
     let Some(stem) = staged_name.strip_suffix(STAGED_SUFFIX) else { return };
     let list_name = [stem, LIST_SUFFIX].concat();
     let Some(list) = list::open_free(parent, &list_name) else { return };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    if let Ok(directory) = openat(parent, staged_name, flags, Mode::empty()) {
+    if let Ok(directory) = open_directory(parent, staged_name) {
         let _ = merging::remove_all_in(&directory);
         let _ = unlinkat(parent, staged_name, AtFlags::REMOVEDIR);
     }
@@ -235,6 +234,12 @@ fn is_taken(fault: &Fault) -> bool {
 fn has_list(parent: &OwnedFd, last: &[u8]) -> bool {
     let list_name = hidden_name(last, LIST_SUFFIX);
     statat(parent, &*list_name, AtFlags::SYMLINK_NOFOLLOW).is_ok()
+}
+
+/// Opens a directory by its name in another one; a link is none.
+fn open_directory(parent: &OwnedFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(parent, name, flags, Mode::empty())
 }
 
 /// A hidden directory and its list, locked.
@@ -272,8 +277,7 @@ impl Opened {
                 return Err(errno.into());
             }
         };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = match openat(parent, &*hidden_last, flags, Mode::empty()) {
+        let directory = match open_directory(parent, &hidden_last) {
             Ok(directory) => directory,
             // Something else has the name.
             Err(Errno::NOTDIR | Errno::LOOP) => {
@@ -461,8 +465,7 @@ impl StagedDirectory {
 
     /// Moves all into the directory that has the name, and syncs that.
     fn merge(&self, conflict: merging::Conflict) -> io::Result<()> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let there = openat(&self.parent, split_last(&self.name).1, flags, Mode::empty())?;
+        let there = open_directory(&self.parent, split_last(&self.name).1)?;
         merging::move_all(&self.directory, &there, conflict)?;
         unlinkat(&self.parent, &*self.hidden_last, AtFlags::REMOVEDIR)?;
         self.synced.sync()
@@ -520,189 +523,4 @@ impl Staging {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::{fs, path::Path};
-
-    fn root(at: &Path) -> Arc<Root> {
-        Root::open(at).unwrap()
-    }
-
-    fn hidden(root: &Root, name: &[u8]) -> (Arc<StagedDirectory>, bool) {
-        match begin(root, name, 0o755, FileOptions::default()).unwrap() {
-            Begun::Hidden { directory, is_new } => (directory, is_new),
-            Begun::Plain => panic!("made under its name"),
-            Begun::Shown => panic!("shown"),
-        }
-    }
-
-    fn names(at: &Path) -> Vec<String> {
-        let entries = fs::read_dir(at).unwrap();
-        let mut names: Vec<_> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    fn write(root: &Root, name: &[u8], bytes: &[u8]) {
-        let flags = OFlags::WRONLY | OFlags::CREATE;
-        let (parent, last) = root.parent_of(name).unwrap();
-        let file = openat(&parent, last, flags, Mode::from_raw_mode(0o644)).unwrap();
-        rustix::io::write(file, bytes).unwrap();
-    }
-
-    #[test]
-    fn names_below_lead_into_the_hidden_directory_until_it_has_its_own() {
-        let place = tempfile::tempdir().unwrap();
-        let (ours, theirs) = (root(place.path()).of_session(), root(place.path()));
-        let (directory, is_new) = hidden(&ours, b"tree");
-        assert!(is_new && ours.make_directories(b"tree/a/b", 0o755).unwrap() == 2);
-        write(&ours, b"tree/a/b/file", b"x");
-        assert_eq!(names(place.path()), [".tree.haul-durable", ".tree.haul-staged"]);
-        assert!(ours.stat(b"tree/a/b/file", super::super::root::Links::Refuse).is_ok());
-        assert!(ours.is_directory(b"tree") && !theirs.is_directory(b"tree"));
-        assert!(!ours.is_directory(b"tree2") && !ours.is_directory(b"tre"));
-        directory.show(&ours).unwrap();
-        directory.forget().unwrap();
-        assert_eq!(names(place.path()), ["tree"]);
-        assert!(ours.is_directory(b"tree/a/b") && ours.hidden_directories().is_empty());
-    }
-
-    #[test]
-    fn after_a_kill_only_what_the_list_tells_of_is_believed() {
-        let place = tempfile::tempdir().unwrap();
-        let killed = root(place.path()).of_session();
-        let (directory, _) = hidden(&killed, b"tree");
-        for name in [&b"tree/told"[..], b"tree/untold"] {
-            write(&killed, name, b"x");
-        }
-        assert!(directory.sync_file_system());
-        directory.tell_durable(&[directory.hash_of(b"tree/told")], true).unwrap();
-        drop((directory, killed));
-        let next = root(place.path()).of_session();
-        let (directory, is_new) = hidden(&next, b"tree");
-        assert!(!is_new);
-        assert_eq!(names(&place.path().join(".tree.haul-staged")), ["told"]);
-        directory.show(&next).unwrap();
-        directory.forget().unwrap();
-        assert_eq!(names(place.path()), ["tree"]);
-    }
-
-    #[test]
-    fn what_a_crash_left_without_a_list_is_begun_anew() {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir_all(place.path().join(".tree.haul-staged/a")).unwrap();
-        fs::write(place.path().join(".tree.haul-staged/a/file"), "x").unwrap();
-        let (_, is_new) = hidden(&root(place.path()).of_session(), b"tree");
-        assert!(!is_new);
-        assert!(names(&place.path().join(".tree.haul-staged/a")).is_empty());
-    }
-
-    #[test]
-    fn a_second_writer_makes_the_directory_and_the_first_one_brings_its_files_there() {
-        let place = tempfile::tempdir().unwrap();
-        let (first, second) = (root(place.path()).of_session(), root(place.path()).of_session());
-        let (directory, _) = hidden(&first, b"tree");
-        write(&first, b"tree/both", b"first");
-        write(&first, b"tree/own", b"first");
-        assert!(matches!(begin(&second, b"tree", 0o755, FileOptions::default()), Ok(Begun::Plain)));
-        second.make_directories(b"tree", 0o755).unwrap();
-        write(&second, b"tree/both", b"second");
-        write(&second, b"tree/other", b"second");
-        directory.show(&first).unwrap();
-        directory.forget().unwrap();
-        assert_eq!(names(place.path()), ["tree"]);
-        let tree = place.path().join("tree");
-        assert_eq!(names(&tree), ["both", "other", "own"]);
-        assert_eq!(fs::read_to_string(tree.join("both")).unwrap(), "first", "the later name");
-    }
-
-    #[test]
-    fn what_a_killed_run_kept_never_replaces_what_came_since() {
-        let place = tempfile::tempdir().unwrap();
-        let killed = root(place.path()).of_session();
-        let (directory, _) = hidden(&killed, b"tree");
-        for name in [&b"tree/both"[..], b"tree/own"] {
-            write(&killed, name, b"old");
-            directory.tell_durable(&[directory.hash_of(name)], true).unwrap();
-        }
-        drop((directory, killed));
-        let tree = place.path().join("tree");
-        fs::create_dir(&tree).unwrap();
-        fs::write(tree.join("both"), "new").unwrap();
-        take_up_left(&root(place.path()).of_session(), b"tree").unwrap();
-        assert_eq!(
-            (names(place.path()), names(&tree)),
-            (vec!["tree".into()], vec!["both".into(), "own".into()])
-        );
-        assert_eq!(fs::read_to_string(tree.join("both")).unwrap(), "new");
-    }
-
-    #[test]
-    fn a_run_that_hides_nothing_shows_what_a_killed_one_kept() {
-        let place = tempfile::tempdir().unwrap();
-        let killed = root(place.path()).of_session();
-        let (directory, _) = hidden(&killed, b"tree");
-        write(&killed, b"tree/told", b"x");
-        directory.tell_durable(&[directory.hash_of(b"tree/told")], true).unwrap();
-        drop((directory, killed));
-        let moves = FileOptions { move_sources: true, ..FileOptions::default() };
-        let next = root(place.path()).of_session();
-        assert!(matches!(begin(&next, b"tree", 0o755, moves), Ok(Begun::Shown)));
-        assert_eq!(names(&place.path().join("tree")), ["told"]);
-        assert!(matches!(begin(&next, b"other", 0o755, moves), Ok(Begun::Plain)));
-    }
-
-    #[test]
-    fn what_killed_runs_kept_goes_with_the_directory_above_and_what_is_in_use_stays() {
-        let place = tempfile::tempdir().unwrap();
-        let ours = root(place.path()).of_session();
-        let (directory, _) = hidden(&ours, b"used");
-        drop(hidden(&root(place.path()).of_session(), b"left"));
-        fs::write(place.path().join(".left.haul-staged/file"), "x").unwrap();
-        let parent: OwnedFd = fs::File::open(place.path()).unwrap().into();
-        for name in [&b".left.haul-staged"[..], b".used.haul-staged"] {
-            remove_left(&parent, name);
-        }
-        assert_eq!(names(place.path()), [".used.haul-durable", ".used.haul-staged"]);
-        drop(directory);
-    }
-
-    #[test]
-    fn a_session_that_brought_nothing_leaves_nothing_and_the_next_begins_anew() {
-        let place = tempfile::tempdir().unwrap();
-        let ours = root(place.path()).of_session();
-        let (first, _) = hidden(&ours, b"tree");
-        ours.make_directories(b"tree/a/b", 0o755).unwrap();
-        write(&ours, b"tree/a/untold", b"x");
-        first.remove_if_useless(&ours);
-        assert!(names(place.path()).is_empty() && ours.hidden_directories().is_empty());
-        let (second, is_new) = hidden(&ours, b"tree");
-        assert!(is_new);
-        write(&ours, b"tree/told", b"x");
-        second.tell_durable(&[second.hash_of(b"tree/told")], true).unwrap();
-        second.remove_if_useless(&ours);
-        second.show(&ours).unwrap();
-        assert_eq!(names(&place.path().join("tree")), ["told"]);
-    }
-
-    /// Places whose files have other modes than they were made with.
-    #[test]
-    fn a_directory_below_a_default_acl_is_made_under_its_name() {
-        let place = tempfile::tempdir().unwrap();
-        assert!(!has_default_acl(fs::File::open(place.path()).unwrap()));
-        let acl = [
-            &2_u32.to_le_bytes()[..],
-            &[1, 0, 7, 0, 255, 255, 255, 255, 4, 0, 5, 0, 255, 255, 255, 255],
-            &[32, 0, 5, 0, 255, 255, 255, 255],
-        ]
-        .concat();
-        let directory = fs::File::open(place.path()).unwrap();
-        let flags = rustix::fs::XattrFlags::empty();
-        if rustix::fs::fsetxattr(&directory, "system.posix_acl_default", &acl, flags).is_err() {
-            return haul_testkit::skip::skip("a file system with ACLs", "this one has none");
-        }
-        let begun = begin(&root(place.path()).of_session(), b"tree", 0o755, FileOptions::default());
-        assert!(matches!(begun, Ok(Begun::Plain)));
-    }
-}
+mod tests;

@@ -153,6 +153,7 @@ pub fn open_free(parent: &OwnedFd, list_name: &[u8]) -> Option<File> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{io::Seek, os::unix::fs::MetadataExt};
 
     fn hashes(names: &[&str]) -> Vec<PathHash> {
         names.iter().map(|name| hash(name.as_bytes())).collect()
@@ -205,5 +206,48 @@ mod tests {
             std::fs::write(&path, damaged).unwrap();
             assert!(List::of(open()).unwrap().1.is_empty(), "byte {at}");
         }
+    }
+
+    #[test]
+    fn a_list_of_many_names_is_told_in_batches_and_one_of_none_is_empty() {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(LAYOUT, 0).unwrap();
+        let (mut list, _) = List::of(file.try_clone().unwrap()).unwrap();
+        assert!(list.is_empty());
+        list.append(&[], true).unwrap();
+        assert!(list.is_empty());
+        let mut names: Vec<PathHash> =
+            (0..=BATCH_MAX as u32).map(|number| hash(&number.to_le_bytes())).collect();
+        list.append(&names, false).unwrap();
+        assert!(!list.is_empty());
+        let batches = 2 * (4 + SUM_BYTES) + names.len() * HASH_BYTES;
+        assert_eq!(file.metadata().unwrap().len(), (LAYOUT.len() + batches) as u64);
+        let mut again = file.try_clone().unwrap();
+        again.rewind().unwrap();
+        names.sort_unstable();
+        assert_eq!(List::of(again).unwrap().1, names);
+    }
+
+    #[test]
+    fn space_is_taken_before_the_names_need_it_and_is_no_part_of_the_list() {
+        let file = tempfile::tempfile().unwrap();
+        let (mut list, _) = List::of(file.try_clone().unwrap()).unwrap();
+        list.reserve().unwrap();
+        let there = || file.metadata().unwrap();
+        assert_eq!((there().len(), list.reserved_bytes), (0, RESERVED_BYTES));
+        assert!(there().blocks() * 512 >= RESERVED_BYTES);
+        let mut append = |count: u32| {
+            let names: Vec<PathHash> = (0..count).map(|at| hash(&at.to_le_bytes())).collect();
+            list.append(&names, false).unwrap();
+            (list.end_bytes, list.reserved_bytes)
+        };
+        for count in [8185, 1, 1] {
+            append(count);
+        }
+        // What must be left is left, to the byte.
+        let most = RESERVED_BYTES - RESERVED_MIN_BYTES;
+        assert_eq!(append(1), (most, RESERVED_BYTES));
+        let next = most + 4 + HASH_BYTES as u64 + SUM_BYTES as u64;
+        assert_eq!(append(1), (next, next + RESERVED_BYTES));
     }
 }

@@ -130,7 +130,8 @@ fn remove_directories(top: &OwnedFd, paths: &[Vec<u8>]) -> io::Result<()> {
 
 fn open_below(top: &OwnedFd, path: &[u8]) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    // Without links there are no magic ones either (openat2(2)).
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     loop {
         match openat2(top, path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -151,7 +152,11 @@ fn make_below(top: &OwnedFd, path: &[u8], mode: u32) -> io::Result<OwnedFd> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{fs, path::Path};
+    use std::{
+        fs,
+        os::unix::fs::{MetadataExt, PermissionsExt},
+        path::Path,
+    };
 
     fn tree(below: &Path, files: &[&str]) {
         for name in files {
@@ -215,5 +220,25 @@ mod tests {
         std::os::unix::fs::symlink(&outside, at.join("link")).unwrap();
         assert!(!remove_unlisted(&opened(&at), &[]).unwrap());
         assert!(fs::symlink_metadata(at.join("link")).is_err() && outside.join("kept").exists());
+    }
+
+    #[test]
+    fn only_directories_of_the_tree_are_opened_and_those_made_have_the_mode_of_theirs() {
+        let place = tempfile::tempdir().unwrap();
+        let (from, to) = (place.path().join("from"), place.path().join("to"));
+        tree(&from, &["d/private/x"]);
+        tree(&to, &["d/y"]);
+        std::os::unix::fs::symlink("d", from.join("link")).unwrap();
+        let below = |path: &[u8]| open_below(&opened(&from), path);
+        assert!(below(b"d/private").is_ok());
+        for path in [&b"d/private/x"[..], b"link", b"..", b"gone"] {
+            assert!(below(path).is_err(), "{}", path.escape_ascii());
+        }
+        fs::remove_file(from.join("link")).unwrap();
+        let mode = fs::Permissions::from_mode(0o2750);
+        fs::set_permissions(from.join("d/private"), mode).unwrap();
+        move_all(&opened(&from), &opened(&to), Conflict::Replace).unwrap();
+        let made = fs::metadata(to.join("d/private")).unwrap();
+        assert_eq!(made.mode() & 0o7777, 0o750 & !crate::storage::attributes::umask());
     }
 }
