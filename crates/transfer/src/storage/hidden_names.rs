@@ -43,3 +43,37 @@ pub(super) fn hidden_link_name(name: &[u8]) -> Vec<u8> {
     let hash = Token::secret_hash(&[b"link ", split_last(name).1].concat());
     hidden_name(&hex(&hash).as_bytes()[..16], PART_SUFFIX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hidden_names_are_known_by_both_ends() {
+        for name in [&b".x.haul-part"[..], b".x.haul-journal", b".x.haul-staged", b".haul-durable"]
+        {
+            assert!(is_hidden(name), "{}", name.escape_ascii());
+        }
+        for name in [&b"x.haul-part"[..], b".x.haul-par", b".haul-part.x", b".x", b""] {
+            assert!(!is_hidden(name), "{}", name.escape_ascii());
+        }
+        assert_eq!(part_name(b"x"), b".x.haul-part");
+        assert_eq!(part_of_journal(b".x.haul-journal").unwrap(), b".x.haul-part");
+        assert_eq!(part_of_journal(b".x.haul-part"), None);
+    }
+
+    #[test]
+    fn a_name_too_long_to_be_hidden_is_told_by_its_hash() {
+        let longest = COMPONENT_BYTES_MAX - 1 - JOURNAL_SUFFIX.len();
+        let hidden = |len| hidden_name(&vec![b'n'; len], JOURNAL_SUFFIX);
+        assert_eq!(hidden(longest).len(), COMPONENT_BYTES_MAX);
+        assert!(hidden(longest).starts_with(b".nnn"));
+        let hashed = hidden(longest + 1);
+        assert_eq!(hashed.len(), 1 + 64 + JOURNAL_SUFFIX.len());
+        assert!(is_hidden(&hashed) && !hashed.starts_with(b".nnn"));
+        let link = hidden_link_name(b"a/b/x");
+        assert!(is_hidden(&link) && link.len() == 1 + 16 + PART_SUFFIX.len());
+        assert_eq!((&link, &hidden_link_name(b"c/x")), (&hidden_link_name(b"x"), &link));
+        assert_ne!(link, hidden_link_name(b"y"));
+    }
+}

@@ -31,3 +31,36 @@ pub(super) fn remove_leftover(directory: impl AsFd, name: &[u8]) -> bool {
     }
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+
+    #[test]
+    fn what_a_run_left_goes_unless_somebody_uses_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let names = || fs::read_dir(directory.path()).unwrap().count();
+        let root = Root::open(directory.path()).unwrap();
+        for name in [".x.haul-part", ".x.haul-journal", ".y.haul-part"] {
+            fs::write(at(name), b"x").unwrap();
+        }
+        let used = File::open(at(".x.haul-part")).unwrap();
+        flock(&used, FlockOperation::LockExclusive).unwrap();
+        remove_leftovers(&root, b"x");
+        assert_eq!(names(), 3);
+        drop(used);
+        remove_leftovers(&root, b"x");
+        assert_eq!(names(), 1);
+        // A journal may be left alone.
+        fs::write(at(".x.haul-journal"), b"x").unwrap();
+        remove_leftovers(&root, b"x");
+        remove_leftovers(&root, b"gone/x");
+        assert_eq!(names(), 1);
+        let parent = File::open(directory.path()).unwrap();
+        std::os::unix::fs::symlink(".y.haul-part", at(".z.haul-part")).unwrap();
+        assert!(remove_leftover(&parent, b".z.haul-part"), "nobody uses a link");
+        assert!(fs::symlink_metadata(at(".z.haul-part")).is_ok(), "and it is none of ours");
+    }
+}

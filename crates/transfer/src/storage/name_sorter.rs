@@ -266,4 +266,59 @@ mod tests {
         assert_eq!((all.len(), runs), (500_000, 1));
         assert_eq!(sorted(std::iter::empty()).0.len(), 0);
     }
+
+    #[test]
+    fn a_run_is_written_once_its_bytes_are_enough_and_read_in_pieces() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let mut sorter = NameSorter::default();
+        // With its place each takes 4096 bytes.
+        let long = 4096 - size_of::<(u32, u16)>();
+        let name = |number: usize| format!("{number:04}{}", "n".repeat(long - 4)).into_bytes();
+        let most = RUN_BYTES_MAX / 4096;
+        for number in (0..most - 1).rev() {
+            sorter.push(&name(number), &root).unwrap();
+        }
+        assert!(sorter.runs.is_empty() && sorter.bytes == RUN_BYTES_MAX - 4096);
+        sorter.push(&name(most - 1), &root).unwrap();
+        let bytes = (most * (2 + long)) as u64;
+        assert_eq!((sorter.runs.clone(), sorter.bytes), (vec![(0, bytes)], 0));
+        // What comes behind goes on with the run, and what does not is another.
+        for number in most..2 * most {
+            sorter.push(&name(number), &root).unwrap();
+        }
+        assert_eq!(sorter.runs, [(0, 2 * bytes)]);
+        for number in 0..most {
+            sorter.push(&name(number), &root).unwrap();
+        }
+        assert_eq!(sorter.runs, [(0, 2 * bytes), (2 * bytes, 3 * bytes)]);
+        sorter.push(b"last", &root).unwrap();
+        let sorted = sorter.sorted().unwrap();
+        for _ in 0..2 {
+            let mut reader = sorted.read().unwrap();
+            for number in 0..2 * most {
+                assert_eq!(reader.next_name().unwrap(), Some(name(number)), "{number}");
+            }
+            assert_eq!(reader.next_name().unwrap(), Some(b"last".to_vec()));
+            assert_eq!(reader.next_name().unwrap(), None);
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_cut_off_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let file = unnamed_file(&root).unwrap();
+        file.write_all_at(&[5, 0, b'a', b'b'], 0).unwrap();
+        let file = Arc::new(file);
+        let names = Arc::new(PackedNames::default());
+        let end_of = |end| SortedNames {
+            file: Some(file.clone()),
+            runs: vec![(0, end)],
+            names: names.clone(),
+        };
+        for end in [4, 9] {
+            assert_eq!(end_of(end).read().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        }
+    }
 }

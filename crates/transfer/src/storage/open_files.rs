@@ -18,6 +18,8 @@ use std::{
 /// Most small files that all sessions receive at a time; more than half of it gains a session
 /// nothing, for a sync of as many takes longer than its fixed part.
 const SMALL_FILES_MAX: u64 = 8192;
+/// Most empty files that one session opens at a time.
+const EMPTY_FILES_MAX: u64 = 4096;
 /// Most large files that one session receives at a time; each has a journal and a set of its spans
 /// too.
 const LARGE_FILES_MAX: u64 = 64;
@@ -38,30 +40,35 @@ fn descriptors() -> u64 {
     *LIMIT.get_or_init(|| getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }
 
+/// One part of so many of these descriptors; one at least, and no more than `most`.
+fn part_of(descriptors: u64, parts: u64, most: u64) -> u64 {
+    (descriptors / parts).clamp(1, most)
+}
+
 /// Most files that grow which a session keeps open between two rounds.
 #[must_use]
 pub fn kept_files_max() -> usize {
-    (descriptors() / 32).clamp(1, KEPT_FILES_MAX) as usize
+    part_of(descriptors(), 32, KEPT_FILES_MAX) as usize
 }
 
 /// Most files that a session opens at a time to read them ahead, which takes a moment.
 #[must_use]
 pub fn ahead_files_max() -> usize {
-    (descriptors() / 32).clamp(1, AHEAD_FILES_MAX) as usize
+    part_of(descriptors(), 32, AHEAD_FILES_MAX) as usize
 }
 
 /// Most empty files that a session opens at a time, without a [`Pass`]: they have a name in a
 /// moment.
 #[must_use]
 pub fn empty_files_max() -> usize {
-    (descriptors() / 16).clamp(1, SMALL_FILES_MAX / 2) as usize
+    part_of(descriptors(), 16, EMPTY_FILES_MAX) as usize
 }
 
 /// Most directories that a session has hidden until all of them is there, each with two descriptors
 /// for as long: others that it makes have their names at once.
 #[must_use]
 pub fn hidden_directories_max() -> usize {
-    (descriptors() / 512).clamp(1, HIDDEN_DIRECTORIES_MAX) as usize
+    part_of(descriptors(), 512, HIDDEN_DIRECTORIES_MAX) as usize
 }
 
 /// The files of one kind that all sessions of this process have open.
@@ -103,7 +110,7 @@ impl Share {
     #[must_use]
     pub fn of_small_files() -> Self {
         static GATE: OnceLock<Gate> = OnceLock::new();
-        let most = (descriptors() / 4).clamp(1, SMALL_FILES_MAX);
+        let most = part_of(descriptors(), 4, SMALL_FILES_MAX);
         Self::of(GATE.get_or_init(|| Gate::new(most, most)))
     }
 
@@ -111,7 +118,7 @@ impl Share {
     #[must_use]
     pub fn of_large_files() -> Self {
         static GATE: OnceLock<Gate> = OnceLock::new();
-        let most = (descriptors() / 16).clamp(1, LARGE_FILES_MAX_ALL);
+        let most = part_of(descriptors(), 16, LARGE_FILES_MAX_ALL);
         Self::of(GATE.get_or_init(|| Gate::new(most, LARGE_FILES_MAX)))
     }
 
@@ -207,5 +214,41 @@ mod tests {
         assert!(counts[7..].iter().all(|count| *count == 1), "{counts:?}");
         let most = Share::of(self::gate(64, 5));
         assert_eq!(take_all(&most).len(), 5);
+    }
+
+    #[test]
+    fn few_descriptors_give_few_files_and_one_at_least() {
+        let files = [(20_000, 625), (64, 2), (31, 1), (0, 1), (u64::MAX, 1000)];
+        for (descriptors, expected) in files {
+            assert_eq!(part_of(descriptors, 32, 1000), expected, "{descriptors}");
+        }
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        assert_eq!(descriptors(), limit);
+        let all =
+            [kept_files_max(), ahead_files_max(), empty_files_max(), hidden_directories_max()];
+        let parts = [(32, KEPT_FILES_MAX), (32, AHEAD_FILES_MAX), (16, EMPTY_FILES_MAX)];
+        let parts = [parts[0], parts[1], parts[2], (512, HIDDEN_DIRECTORIES_MAX)];
+        assert_eq!(all, parts.map(|(part, most)| part_of(limit, part, most) as usize));
+    }
+
+    #[test]
+    fn who_waits_is_counted_until_the_wait_is_over() {
+        let share = Share::of(gate(2, 2));
+        let held = share.take().unwrap();
+        assert!(share.take().is_none(), "half of it is for others");
+        let looks = AtomicU64::new(0);
+        let over = share.wait(|| looks.fetch_add(1, Ordering::Relaxed) == 2);
+        assert!(over.is_none());
+        assert_eq!((looks.load(Ordering::Relaxed), share.gate.lock().waiting), (3, 0));
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| share.wait(|| false).is_some());
+            while share.gate.lock().waiting == 0 {
+                std::thread::yield_now();
+            }
+            assert_eq!(share.gate.lock().waiting, 1);
+            drop(held);
+            assert!(waiting.join().unwrap());
+        });
+        assert_eq!((share.gate.lock().waiting, share.held.load(Ordering::Relaxed)), (0, 0));
     }
 }

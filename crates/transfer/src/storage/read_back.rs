@@ -277,4 +277,94 @@ mod tests {
         let stopped = read_back.hash(0, len, Part::WholeFile, &mut buffer, &mut two).unwrap_err();
         assert_eq!((stopped.kind(), seen), (io::ErrorKind::Interrupted, 2 * BLOCK_BYTES as u64));
     }
+
+    #[test]
+    fn a_part_is_read_from_where_it_begins() {
+        let file = tempfile::tempfile_in(".").unwrap();
+        let block = BLOCK_BYTES as u64;
+        let bytes: Vec<u8> =
+            (0..3 * BLOCK_BYTES).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+        file.write_all_at(&bytes, 0).unwrap();
+        let mut read_back = ReadBack::new(Arc::new(SpanFile::new(file)));
+        let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+        for direct in [true, false] {
+            let (begin, len) = (ALIGN_BYTES as usize, 2 * BLOCK_BYTES - 77);
+            let part = &bytes[begin..begin + len];
+            let mut seen = Vec::new();
+            let mut see = |bytes| {
+                seen.push(bytes);
+                true
+            };
+            let digest = read_back.digest(begin as u64, len as u64, &mut buffer, &mut see).unwrap();
+            assert_eq!(seen, [block, block - 77]);
+            assert_eq!(digest, xxhash_rust::xxh3::xxh3_128(part).to_le_bytes(), "{direct}");
+            // A subtree begins at a multiple of its size.
+            let mut expected = SpanHasher::default();
+            expected.start(block);
+            expected.update(&bytes[BLOCK_BYTES..2 * BLOCK_BYTES - 77]);
+            let value = read_back.hash(block, block - 77, Part::OfMore, &mut buffer, &mut |_| true);
+            assert_eq!(value.unwrap(), expected.finish(Part::OfMore));
+            read_back.direct = None;
+        }
+    }
+
+    #[test]
+    fn zeros_are_told_from_a_single_other_byte() {
+        let file = tempfile::tempfile_in(".").unwrap();
+        file.set_len(3 * BLOCK_BYTES as u64).unwrap();
+        file.write_all_at(&[1], BLOCK_BYTES as u64 - 1).unwrap();
+        let read_back = ReadBack::new(Arc::new(SpanFile::new(file)));
+        let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+        let mut is_zeros = |begin: usize, len: usize| {
+            read_back.is_zeros(begin as u64, len as u64, &mut buffer, &mut |_| true).unwrap()
+        };
+        assert!(is_zeros(0, BLOCK_BYTES - 1) && is_zeros(BLOCK_BYTES, 2 * BLOCK_BYTES));
+        assert!(!is_zeros(0, BLOCK_BYTES) && !is_zeros(0, 3 * BLOCK_BYTES) && is_zeros(0, 0));
+    }
+
+    /// Case of a file system that takes O_DIRECT and refuses to read so.
+    #[test]
+    fn where_no_disk_can_be_read_directly_the_page_cache_forgets() {
+        let file = tempfile::tempfile_in(".").unwrap();
+        file.write_all_at(&[7; 9000], 0).unwrap();
+        let mut read_back = ReadBack::new(Arc::new(SpanFile::new(file)));
+        let kind = FileSystem::of(read_back.file()).unwrap().kind;
+        if kind == FsKind::Tmpfs {
+            return assert_eq!(read_back.way(), Way::Memory);
+        }
+        let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+        assert_eq!(read_back.read(0, 9000, &mut buffer).unwrap(), 9000);
+        if let Some(direct) = &read_back.direct {
+            assert!(rustix::fs::fcntl_getfl(direct).unwrap().contains(OFlags::DIRECT));
+            assert_eq!(read_back.way(), Way::Direct, "the end is no refusal");
+            // Direct reads begin at multiples of a block.
+            assert_eq!(read_back.read(1, 9000, &mut buffer).unwrap(), 8999);
+            assert_eq!((&buffer.bytes()[..8999], read_back.way()), (&[7; 8999][..], Way::Dropped));
+        }
+        assert_eq!(read_back.read(0, 9000, &mut buffer).unwrap(), 9000);
+        let cached = haul_sys::cachestat::cached_bytes(read_back.file(), 0, 9000);
+        if matches!(kind, FsKind::Ext | FsKind::Xfs)
+            && let Ok(cached) = cached
+        {
+            assert_eq!(cached, 0, "it is read from the disk the next time, too");
+        }
+        let only_written = tempfile::NamedTempFile::new_in(".").unwrap();
+        let only_written = File::options().write(true).open(only_written.path()).unwrap();
+        read_back.direct = Some(only_written);
+        read_back.refused.store(false, Ordering::Relaxed);
+        assert!(read_back.read(0, 9000, &mut buffer).is_err(), "another error is one");
+    }
+
+    #[test]
+    fn a_file_in_memory_has_no_disk_to_be_read_from() {
+        let Ok(file) = tempfile::tempfile_in("/dev/shm") else { return };
+        let read_back = ReadBack::new(Arc::new(SpanFile::new(file)));
+        assert_eq!(read_back.way(), Way::Memory);
+        let bytes = WayBytes::default();
+        bytes.add(Way::Memory, 5);
+        bytes.add(Way::Memory, 2);
+        bytes.add(Way::Direct, 9);
+        assert_eq!(Way::ALL.map(|way| bytes.of(way)), [9, 0, 7]);
+        assert_eq!(bytes.sum(), 16);
+    }
 }

@@ -82,3 +82,29 @@ pub fn is_waited_for(is_doubted: bool, holds: impl Fn(&Held) -> bool) -> bool {
 fn waiters() -> Guard<'static, Vec<Waiter>> {
     lock(&WAITERS)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_is_asked_and_only_its_waiters_are_told_of_its_doubt() {
+        let held = |number| Held::File(number, u64::MAX);
+        let (one, other) = (Waiting::new(held(1)), Waiting::new(held(2)));
+        let token = Waiting::new(Held::TokenId("a test's own".into()));
+        let asked = |is_doubted, number| is_waited_for(is_doubted, |it| *it == held(number));
+        assert!(!asked(true, 3) && !one.is_doubted());
+        assert!(asked(true, 1));
+        assert_eq!([&one, &other, &token].map(Waiting::is_doubted), [true, false, false]);
+        assert!(asked(false, 1) && !one.is_doubted());
+        assert!(asked(true, 2) && other.is_doubted() && !one.is_doubted());
+        drop(one);
+        assert!(!asked(true, 1) && other.is_doubted());
+        let is_it = |it: &Held| matches!(it, Held::TokenId(id) if id == "a test's own");
+        assert!(is_waited_for(true, is_it) && token.is_doubted());
+        let before = COUNT.load(Ordering::Relaxed);
+        assert!(before >= 2);
+        drop((other, token));
+        assert!(!asked(true, 2));
+    }
+}
