@@ -137,3 +137,49 @@ impl ReceiveEngine for Discard {
         self.wire
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{IfCopied, SpanFile, SpanId};
+    use std::{io::Write, net::TcpListener, sync::Arc};
+
+    #[test]
+    fn a_peer_that_leaves_within_a_span_is_told_with_what_came_and_the_time_it_took() {
+        struct Nothing;
+        impl SpanTap for Nothing {
+            fn see(&mut self, _: &[u8]) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+            }
+        }
+        for is_tapped in [false, true] {
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let mut near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (far, _) = listener.accept().unwrap();
+            let (wire, block_bytes) = (Wire::Tcp(far.into()), Some(1000));
+            let (buffer_bytes_max, if_copied) = (1 << 20, IfCopied::GoOn);
+            let host = &crate::Host::default();
+            let mut discard =
+                Discard::new(Setup { wire, host, buffer_bytes_max, block_bytes, if_copied });
+            let (file, id) = (Arc::new(SpanFile::sink().unwrap()), SpanId(5));
+            let span = FileSpan { id, file, offset_bytes: 0, len_bytes: 5000 };
+            let mut done = Vec::new();
+            let mut submit = |discard: &mut Discard| {
+                let mut tap = Nothing;
+                let tap: Option<&mut dyn SpanTap> = if is_tapped { Some(&mut tap) } else { None };
+                discard.submit(&span, tap, &mut done)
+            };
+            near.write_all(&[7; 7000]).unwrap();
+            submit(&mut discard).unwrap();
+            drop(near);
+            let error = submit(&mut discard).unwrap_err();
+            assert_eq!(error.source.kind(), io::ErrorKind::UnexpectedEof);
+            // A block that did not come whole counts for nothing.
+            let moved_bytes = if is_tapped { 0 } else { 2000 };
+            assert_eq!((error.moved_bytes, done.len()), (moved_bytes, 1));
+            assert_eq!(done[0].copied_bytes, if is_tapped { 5000 } else { 0 });
+            let times = discard.stage_times();
+            assert!(times.receive_ns > 0 && (times.digest_ns > 0) == is_tapped, "{times:?}");
+        }
+    }
+}

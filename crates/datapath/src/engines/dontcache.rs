@@ -67,3 +67,18 @@ impl BlockWriter for Dontcache {
         Ok(Written::AsAsked)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_before_its_own_are_refused_by_their_numbers() {
+        let found = |kernel| match probe(&Host { kernel, ..Host::default() }) {
+            Verdict::Usable => None,
+            Verdict::Refused { found, .. } => Some(found),
+        };
+        assert_eq!(found((6, 14)), None);
+        assert_eq!(found((6, 13)).as_deref(), Some("Linux 6.13"));
+    }
+}

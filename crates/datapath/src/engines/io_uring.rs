@@ -83,3 +83,30 @@ fn why(error: &io::Error) -> io::Error {
     let why = format!("needs io_uring, found that io_uring_setup(2) fails: {error}{forbids}");
     io::Error::new(error.kind(), why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_who_may_have_refused() {
+        for (errno, says) in [
+            (Errno::PERM, "kernel.io_uring_disabled forbids it"),
+            (Errno::NOSYS, "This kernel has none"),
+            (Errno::NOMEM, "RLIMIT_MEMLOCK may be too low"),
+        ] {
+            let said = why(&errno.into());
+            assert!(said.to_string().contains(says), "{said}");
+            assert_eq!(said.kind(), io::Error::from(errno).kind());
+        }
+        let other = io::Error::from(Errno::IO);
+        assert!(why(&other).to_string().ends_with(&format!("fails: {other}")));
+    }
+
+    #[test]
+    fn a_host_that_forbids_it_is_refused_and_no_other() {
+        let host = |io_uring_disabled| Host { io_uring_disabled, ..Host::default() };
+        assert!(matches!(probe(&host(true)), Verdict::Refused { .. }));
+        assert!(matches!(probe(&host(false)), Verdict::Usable));
+    }
+}

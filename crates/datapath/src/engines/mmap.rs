@@ -180,3 +180,78 @@ impl ReceiveMover for Window {
         self.open = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs::File, os::unix::net::UnixStream};
+
+    fn file_of(bytes: &[u8]) -> SpanFile {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        SpanFile::new(file)
+    }
+
+    #[test]
+    fn what_was_sent_from_beyond_the_end_of_a_file_is_an_error() {
+        let file = file_of(&[7; 10]);
+        assert!(checked(&file, 4, 6).failure.is_none());
+        let beyond = checked(&file, 4, 7);
+        assert_eq!(beyond.bytes, 7);
+        assert_eq!(beyond.failure.unwrap().source.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_file_is_made_longer_and_never_shorter_or_another() {
+        let file = file_of(&[7; 10]);
+        let bytes = |end_bytes| {
+            make_long_enough(&file, end_bytes).unwrap();
+            let mut bytes = vec![0; file.file().metadata().unwrap().len() as usize];
+            file.file().read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        };
+        assert_eq!([bytes(5), bytes(10)], [[7; 10], [7; 10]]);
+        assert_eq!(bytes(12), [&[7; 10][..], &[0; 2]].concat());
+    }
+
+    #[test]
+    fn a_window_is_mapped_once_and_holds_no_more_than_it_may() {
+        let file = file_of(&[7; 10]);
+        file.file().set_len(2 * WINDOW_BYTES).unwrap();
+        let mut window = Window { open: None };
+        let mut at = |offset_bytes, len_bytes| {
+            let run = Run { offset_bytes, len_bytes };
+            let (_, part) = window.at(&file, run, Access::Read).unwrap();
+            (part, window.open.as_ref().unwrap().0)
+        };
+        let size = WINDOW_BYTES as usize;
+        assert_eq!(at(0, 2 * WINDOW_BYTES), (0..size, 0));
+        assert_eq!(at(100, 50), (100..150, 0));
+        assert_eq!(at(WINDOW_BYTES - 1, 9), (size - 1..size, 0), "what is mapped of it");
+        assert_eq!(at(WINDOW_BYTES, 9), (0..9, WINDOW_BYTES));
+        assert_eq!(at(0, 9), (0..9, 0), "it lies before");
+    }
+
+    #[test]
+    fn only_a_file_that_may_not_be_mapped_or_filled_is_for_another_engine() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let wire = Wire::Tcp(near.into());
+        let receive = |file: &SpanFile| {
+            let (run, mut window) = (Run { offset_bytes: 0, len_bytes: 9 }, Window { open: None });
+            let moved = window.receive_some(&wire, file, run, &mut StageTimes::default());
+            let failure = moved.failure.unwrap();
+            (failure.call, failure.side, failure.source.kind())
+        };
+        let named = tempfile::NamedTempFile::new().unwrap();
+        let written = File::options().write(true).open(named.path()).unwrap();
+        let unsupported = io::ErrorKind::Unsupported;
+        assert_eq!(receive(&SpanFile::new(written)), ("mmap", Side::File, unsupported));
+        let empty = tempfile::NamedTempFile::new().unwrap();
+        let read = File::open(empty.path()).unwrap();
+        let (call, side, kind) = receive(&SpanFile::new(read));
+        assert!((call, side) == ("mmap", Side::File) && kind != unsupported);
+        drop(far);
+        let closed = ("recv", Side::Wire, io::ErrorKind::UnexpectedEof);
+        assert_eq!(receive(&file_of(&[7; 9])), closed);
+    }
+}

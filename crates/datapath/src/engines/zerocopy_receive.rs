@@ -199,3 +199,18 @@ impl ReceiveEngine for ZerocopyReceive {
         self.wire
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_before_its_own_are_refused_by_their_numbers() {
+        let found = |kernel| match probe(&Host { kernel, ..Host::default() }) {
+            Verdict::Usable => None,
+            Verdict::Refused { found, .. } => Some(found),
+        };
+        assert_eq!(found((5, 11)), None);
+        assert_eq!(found((5, 10)).as_deref(), Some("Linux 5.10"));
+    }
+}

@@ -48,11 +48,8 @@ fn probe(host: &Host) -> Verdict {
 }
 
 fn open(setup: Setup<'_>) -> Result<Box<dyn SendEngine>, OpenError> {
-    let memory_bytes = setup.buffer_bytes_max;
-    let slot_bytes_max = setup.block_bytes_or(SLOT_BYTES_MAX).min(memory_bytes / SLOTS_WANTED);
-    let slot_bytes_max = slot_bytes_max.max(ALIGN_BYTES as usize);
-    let slot_bytes_max = slot_bytes_max - slot_bytes_max % ALIGN_BYTES as usize;
-    let (slots, slot_bytes) = slots_within(memory_bytes, SLOTS_MAX, slot_bytes_max);
+    let (slots, slot_bytes) =
+        slots_of(setup.buffer_bytes_max, setup.block_bytes_or(SLOT_BYTES_MAX));
     let sends = match ZeroCopySends::new(&setup.wire, slots, setup.if_copied) {
         Ok(sends) => sends,
         Err(error) => return Err(refused(setup.wire, "setsockopt(SO_ZEROCOPY)", error)),
@@ -65,6 +62,13 @@ fn open(setup: Setup<'_>) -> Result<Box<dyn SendEngine>, OpenError> {
             Err(error) => Err(refused(setup.wire, "start a thread", error)),
         },
     }
+}
+
+/// Number and size of the slots in so much memory, none larger than `slot_bytes_max`.
+fn slots_of(memory_bytes: usize, slot_bytes_max: usize) -> (usize, usize) {
+    let slot_bytes_max = slot_bytes_max.min(memory_bytes / SLOTS_WANTED).max(ALIGN_BYTES as usize);
+    let slot_bytes_max = slot_bytes_max - slot_bytes_max % ALIGN_BYTES as usize;
+    slots_within(memory_bytes, SLOTS_MAX, slot_bytes_max)
 }
 
 fn engine(
@@ -80,4 +84,39 @@ fn refused(wire: Wire, call: &'static str, source: std::io::Error) -> OpenError 
     let (span, offset_bytes, moved_bytes) = (None, 0, 0);
     let cause = EngineError { engine, call, span, offset_bytes, moved_bytes, remedy, source };
     OpenError { wire, cause }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_before_its_own_are_refused_by_their_numbers() {
+        let found = |kernel| match probe(&Host { kernel, ..Host::default() }) {
+            Verdict::Usable => None,
+            Verdict::Refused { found, .. } => Some(found),
+        };
+        assert_eq!(found((4, 14)), None);
+        assert_eq!(found((4, 13)).as_deref(), Some("Linux 4.13"));
+    }
+
+    #[test]
+    fn slots_are_whole_blocks_and_four_at_least_where_the_memory_holds_them() {
+        let block = ALIGN_BYTES as usize;
+        for (memory_bytes, wanted_bytes, slots) in [
+            (64 << 20, 1 << 20, (16, 1 << 20)),
+            (8 << 20, 1 << 20, (8, 1 << 20)),
+            (2 << 20, 1 << 20, (4, 512 << 10)),
+            (4 * 5 * block - 4, 1 << 20, (4, 4 * block)),
+            (64 << 20, 3 * block + 1, (16, 3 * block)),
+        ] {
+            assert_eq!(
+                slots_of(memory_bytes, wanted_bytes),
+                slots,
+                "{memory_bytes} {wanted_bytes}"
+            );
+        }
+        let (slots, slot_bytes) = slots_of(0, 1 << 20);
+        assert!(slots > 0 && slot_bytes == block);
+    }
 }
