@@ -116,8 +116,8 @@ impl<'a> Sending<'a> {
             if because.is_empty() { String::new() } else { format!("{because}; {congestion}") };
         let throttled_ns = shared.streams.throttled_ns();
         let sources_removed = self.context.tally.sources_removed;
-        let report = Part::of_sender(&shared.streams).report(because);
-        message::SideReport { throttled_ns, sources_removed, ..report }
+        let of_streams = Part::of_sender(&shared.streams).report(because);
+        of_role(of_streams, throttled_ns, sources_removed)
     }
 
     /// Time of this side's streams by stage, so far.
@@ -273,6 +273,15 @@ impl<'a> Sending<'a> {
         let report = self.report();
         lock(&self.context.shared.machine).finish(report);
     }
+}
+
+/// Completes the figures of a role's streams by those of the role itself.
+fn of_role(
+    of_streams: message::SideReport,
+    throttled_ns: u64,
+    sources_removed: u64,
+) -> message::SideReport {
+    message::SideReport { throttled_ns, sources_removed, ..of_streams }
 }
 
 impl Role for Sending<'_> {

@@ -221,6 +221,30 @@ mod tests {
         assert!(refused.unwrap_err().what.contains("a plan for a file"));
     }
 
+    /// Case of a source that failed while the word that the target has it was on its way.
+    #[test]
+    fn a_source_that_failed_meanwhile_is_not_removed_by_a_move() {
+        for has_failed in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            std::os::unix::fs::symlink("nowhere", directory.path().join("link")).unwrap();
+            let mut hear = |_| {};
+            let file_options = FileOptions { move_sources: true, ..FileOptions::default() };
+            let walk = WalkOptions { is_moved: true, ..WalkOptions::default() };
+            let walk = without_peer::walk_in(directory.path(), walk);
+            let options = without_peer::options(file_options);
+            let mut sending = without_peer::sending(walk, options, &mut hear);
+            pumped(&mut sending, Instant::now());
+            if has_failed {
+                let fault = Fault::new(FaultCode::IoFailed, Side::Source, "cannot be read");
+                lock(&sending.context.shared.machine).source_failed(FileId(0), fault);
+            }
+            answer(&mut sending, 0, Answer::Skip);
+            pumped(&mut sending, Instant::now());
+            assert_eq!(directory.path().join("link").is_symlink(), has_failed);
+            assert_eq!(sending.tally().sources_removed, u64::from(!has_failed));
+        }
+    }
+
     fn ends(messages: &[Message]) -> bool {
         messages.iter().any(|message| matches!(message, Message::OffersEnd(_)))
     }

@@ -467,3 +467,29 @@ fn a_file_that_is_durable_is_done() {
     assert!(said_goodbye(&pumped(&mut sending, now)));
     assert_eq!(sending.tally().done_files, 1);
 }
+
+#[test]
+fn bytes_of_an_earlier_run_count_for_nothing_where_their_file_fails() {
+    let directory = files(&[("a", 3 * SPAN_BYTES as usize)]);
+    let mut hear_nothing = |_| {};
+    let mut sending = begin(directory.path(), FileOptions::default(), &mut hear_nothing);
+    let now = Instant::now();
+    pumped(&mut sending, now);
+    let durable = vec![SpanRange { first: SpanIndex(0), count: 2 }];
+    hear(&mut sending, answer(0, need(Need { durable, ..Need::default() })));
+    pumped(&mut sending, now);
+    assert_eq!(sending.tally().resumed_bytes, 2 * SPAN_BYTES);
+    lock(&sending.context.shared.machine).source_failed(FileId(0), fault());
+    let settled = FileSettled { file: FileId(0), fault: Some(fault()) };
+    hear(&mut sending, Message::FileSettled(settled));
+    pumped(&mut sending, now);
+    assert_eq!((sending.tally().resumed_bytes, sending.tally().failed_files), (0, 1));
+}
+
+#[test]
+fn a_side_s_report_has_its_sources_that_went_and_the_time_for_which_it_was_held() {
+    let of_streams = SideReport { copied_bytes: 7, ..SideReport::default() };
+    let report = of_role(of_streams.clone(), 5, 3);
+    assert_eq!((report.throttled_ns, report.sources_removed), (5, 3));
+    assert_eq!(report.copied_bytes, 7);
+}
