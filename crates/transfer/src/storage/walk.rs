@@ -78,7 +78,7 @@ struct Listing {
     tree: Tree,
     names: Arc<PackedNames>,
     next: usize,
-    /// Directory that was listed last, as were those above it.
+    /// Name that was listed last, as were the directories above it.
     last: Vec<u8>,
     /// Directory that was listed with all below it.
     whole: Option<Vec<u8>>,
@@ -196,10 +196,8 @@ impl Walk {
 
     fn enter(&mut self, tree: Tree, included: bool, waiting: Option<Box<SourceEntry>>) {
         if let Some(watch) = &self.options.watch {
-            let is_offered =
-                waiting.is_none() && self.levels.iter().all(|level| level.waiting.is_none());
-            let mut watch = lock(watch);
-            watch.add(&tree, included, is_offered);
+            // Where it does not wait itself, none above it does.
+            lock(watch).add(&tree, included, waiting.is_none());
         }
         match list(&tree.root, &tree.path) {
             Ok(names) => {
@@ -277,9 +275,9 @@ impl Walk {
             let directory = &name[..at];
             if !is_at_or_below(&listing.last, directory) {
                 self.take(listing.tree.below(directory), false, false);
-                listing.last = directory.to_vec();
             }
         }
+        listing.last = name.to_vec();
         let depth = self.levels.len();
         self.take(listing.tree.below(name), false, true);
         if self.levels.len() > depth {
@@ -458,7 +456,10 @@ pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::selection::{Effect, Rule, Selection};
+    use crate::{
+        selection::{Effect, Rule, Selection},
+        storage::watch::Change,
+    };
     use std::path::Path;
 
     fn tree_of(directory: &Path) {
@@ -558,6 +559,13 @@ mod tests {
         assert_eq!(found, expected);
         let found = walked(&[], Some(&["b/c/three.fits", "b/four.txt"]));
         assert_eq!(found, ["t", "t/b", "t/b/c", "t/b/c/three.fits", "t/b/four.txt"]);
+        // What is below a file is not there, and the file comes once.
+        let found = walked(&[], Some(&["b/four.txt", "b/four.txt/x", "gone", "gone/x"]));
+        let gone = "!cannot be looked at";
+        assert_eq!(found, ["t", "t/b", "t/b/four.txt", gone, gone, gone]);
+        // Of a directory that is on the way only what is named.
+        let found = walked(&[("*.fits", Effect::Include)], Some(&["b/c/three.fits"]));
+        assert_eq!(found, ["t", "t/b", "t/b/c", "t/b/c/three.fits"]);
     }
 
     fn tree(directory: &Path, name: &str) -> Tree {
@@ -768,5 +776,42 @@ mod tests {
         let all = Selection::default().compile().unwrap();
         let all = WalkOptions { matcher: Some(all), ..WalkOptions::default() };
         assert_eq!(is_ahead(all, slow), Ok(true));
+    }
+
+    #[test]
+    fn a_directory_that_waits_for_what_is_meant_is_watched_as_one_that_was_not_offered() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("d")).unwrap();
+        let rule = Rule { effect: Effect::Include, pattern: b"*.fits".to_vec() };
+        let matcher = Selection { rules: vec![rule], ..Selection::default() }.compile().unwrap();
+        let watch = Arc::new(Lock::new(DirectoryWatch::default()));
+        let (matcher, told) = (Some(matcher), Some(watch.clone()));
+        let options = WalkOptions { matcher, watch: told, ..WalkOptions::default() };
+        let mut walk = Walk::new([Top::Tree(tree(directory.path(), ""))], options);
+        assert!(names_of(&mut walk).is_empty());
+        std::fs::create_dir(directory.path().join("d/x")).unwrap();
+        std::fs::create_dir(directory.path().join("e")).unwrap();
+        let changes = lock(&watch).take(9);
+        assert!(matches!(changes[..], [Change::Everything, Change::Name { .. }]), "{changes:?}");
+    }
+
+    /// Case of a file that this user may not read, or that goes away meanwhile.
+    #[test]
+    fn a_file_that_cannot_be_opened_fails_in_the_walk_only_where_its_attributes_are_wanted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("holes");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(1 << 20).unwrap();
+        let stat = rustix::fs::fstat(&file).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let described = |xattrs| {
+            let preserve = crate::file_options::Preserve { xattrs, ..Default::default() };
+            let attributes = Arc::new(Attributes::new(preserve));
+            let walk = Walk::new([], WalkOptions { attributes, ..WalkOptions::default() });
+            walk.describe(&stat, b"holes", Location::Named(path.clone()))
+        };
+        let entry = described(false).unwrap().unwrap();
+        assert!(entry.offer.holes.is_empty() && entry.offer.size_bytes == 1 << 20);
+        assert_eq!(described(true).unwrap_err().what, "cannot be read");
     }
 }
