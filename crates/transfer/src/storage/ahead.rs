@@ -12,7 +12,7 @@ use rustix::{
 };
 use std::{
     fs::File,
-    io::IoSliceMut,
+    io::{self, IoSliceMut},
     num::NonZeroU64,
     path::{Path, PathBuf},
 };
@@ -135,17 +135,21 @@ impl Ahead {
     /// Asks for the file's bytes, without waiting for them, and closes it.
     pub fn ask(self) -> Asked {
         let (file, len_bytes) = (&self.file, self.len_bytes);
-        let is_cached = match cachestat::cached_bytes(file, 0, len_bytes) {
-            Ok(cached_bytes) => cached_bytes >= len_bytes,
-            // The kernel tells the file's owner only.
-            Err(_) => !would_wait(file, len_bytes.saturating_sub(1), &mut [0]),
-        };
-        if is_cached {
+        if is_cached(file, len_bytes, cachestat::cached_bytes(file, 0, len_bytes)) {
             return Asked::Cached;
         }
         // A disk that fails says so to whoever reads.
         let _ = fadvise(file, 0, NonZeroU64::new(len_bytes), Advice::WillNeed);
         Asked::OnItsWay
+    }
+}
+
+/// Whether all of a file is in the page cache, of which the kernel told so many bytes.
+fn is_cached(file: &File, len_bytes: u64, told: io::Result<u64>) -> bool {
+    match told {
+        Ok(cached_bytes) => cached_bytes >= len_bytes,
+        // The kernel tells the file's owner only.
+        Err(_) => !would_wait(file, len_bytes.saturating_sub(1), &mut [0]),
     }
 }
 
@@ -207,17 +211,20 @@ mod tests {
     fn what_took_the_place_of_a_source_is_not_read_ahead() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        for name in ["file", "fifo", "link", "gone", "other", "directory"] {
+        for name in ["file", "fifo", "link", "gone", "other", "directory", "way"] {
             std::fs::write(at(name), b"bytes").unwrap();
         }
         let entries = entries(directory.path());
-        assert_eq!(entries.len(), 6);
+        assert_eq!(entries.len(), 7);
         assert!(entries.iter().all(|entry| Ahead::open(entry).is_some()));
         for name in ["fifo", "link", "gone", "directory"] {
             std::fs::remove_file(at(name)).unwrap();
         }
         assert!(Command::new("mkfifo").arg(at("fifo")).status().unwrap().success());
         symlink("file", at("link")).unwrap();
+        // Not even where a link leads to the very file.
+        std::fs::rename(at("way"), at("moved")).unwrap();
+        symlink("moved", at("way")).unwrap();
         std::fs::create_dir(at("directory")).unwrap();
         std::fs::write(at("new"), b"bytes").unwrap();
         std::fs::rename(at("new"), at("other")).unwrap();
@@ -308,9 +315,11 @@ mod tests {
         }
         // Who is not the file's owner is not told how much is cached: a read that would wait is.
         let file = File::open(&path).unwrap();
-        assert!(!would_wait(&file, (100 << 10) - 1, &mut [0]));
+        let refused = || Err(io::ErrorKind::PermissionDenied.into());
+        assert!(is_cached(&file, 100 << 10, refused()));
         if page_cache::forget(&path, 0..100 << 10).is_ok() {
-            assert!(would_wait(&file, (100 << 10) - 1, &mut [0]));
+            assert!(!is_cached(&file, 100 << 10, refused()));
         }
+        assert!(is_cached(&file, 5, Ok(5)) && !is_cached(&file, 5, Ok(4)));
     }
 }

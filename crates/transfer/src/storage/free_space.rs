@@ -76,6 +76,10 @@ mod tests {
         let small = facts(b"small");
         assert!(!small.may_write && small.read_only);
         assert!(target_facts(&TargetPlace::Null).is_none());
+        let path = directory.path();
+        let closed = Root::open_without(path, &[path.to_owned()]).unwrap();
+        let place = TargetPlace::resolve(&closed, b"x", PathMeans::Directory, options).unwrap();
+        assert!(target_facts(&place).is_none(), "nothing of it may be opened");
         assert_eq!(free_bytes_of(&TargetPlace::Null), None);
         let unknown = TargetFacts { free_bytes: NOT_KNOWN, ..small };
         assert_eq!(free_bytes(&unknown), None);

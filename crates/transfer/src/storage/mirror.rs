@@ -19,7 +19,7 @@ use crate::{
     selection::{Fit, Matcher},
     storage::{leftovers::remove_leftover, tree::is_directory},
 };
-use haul_protocol::message::{Fault, FaultCode, FileKind, FileOffer, Side};
+use haul_protocol::message::{Fault, FaultCode, FileOffer, Side};
 use rustix::{
     fs::{AtFlags, Dir, Stat, unlinkat},
     io::Errno,
@@ -231,11 +231,8 @@ impl Sweep<'_> {
     /// Treats a name that was not offered as the patterns say.
     fn extra(&mut self, name: Vec<u8>, stat: &Stat, included: bool) -> io::Result<()> {
         let source_name = self.mirror.source_name(&name);
-        let offer = stat_offer(stat, &source_name).unwrap_or_else(|| FileOffer {
-            name: source_name,
-            kind: FileKind::Unknown,
-            ..FileOffer::default()
-        });
+        let offer = stat_offer(stat, &source_name)
+            .unwrap_or_else(|| FileOffer { name: source_name, ..FileOffer::default() });
         let matcher = self.mirror.matcher.as_ref();
         let fit = matcher.map_or(Fit::Taken, |matcher| matcher.fit(&offer, included));
         match fit {
@@ -470,15 +467,17 @@ mod tests {
     #[test]
     fn with_include_rules_only_what_they_take_goes_and_directories_stay() {
         let directory = tempfile::tempdir().unwrap();
-        make(directory.path(), &["d/gone/a.fits", "d/gone/b", "d/all/x", "d/all/in/y"]);
+        let names = ["d/gone/a.fits", "d/gone/b", "d/all/x", "d/all/in/y", "d/only/a.fits"];
+        make(directory.path(), &names);
         let rule = |pattern: &[u8]| Rule { effect: Effect::Include, pattern: pattern.to_vec() };
         let rules = vec![rule(b"*.fits"), rule(b"all/")];
         let matcher = Selection { rules, ..Selection::default() }.compile().unwrap();
         let plain = mirror(directory.path(), &["d"], false);
         let mirror = Mirror { matcher: Some(matcher), ..plain };
         let expected = ["d/all/in/y", "d/all/in", "d/all/x", "d/all", "d/gone/a.fits"];
-        assert_eq!(swept(&mirror).unwrap(), expected);
+        assert_eq!(swept(&mirror).unwrap(), [&expected[..], &["d/only/a.fits"]].concat());
         assert!(directory.path().join("d/gone/b").exists());
+        assert!(directory.path().join("d/only").exists(), "no rule takes it");
     }
 
     #[test]
@@ -551,5 +550,40 @@ mod tests {
         assert_eq!((removed, failed), (vec![b"d/free".to_vec()], 1));
         let left = std::fs::read_dir(directory.path().join("d/gone")).unwrap().count();
         assert_eq!(left, 2, "the journal of what is in use");
+    }
+
+    #[test]
+    fn what_is_never_sent_goes_too_unless_a_pattern_leaves_it_out() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/"]);
+        for name in ["d/fifo", "d/kept"] {
+            let path = directory.path().join(name);
+            assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        }
+        let rule = Rule { effect: Effect::Exclude, pattern: b"kept".to_vec() };
+        let matcher = Selection { rules: vec![rule], ..Selection::default() }.compile().unwrap();
+        let plain = mirror(directory.path(), &["d"], false);
+        let mirror = Mirror { matcher: Some(matcher), ..plain };
+        assert_eq!(swept(&mirror).unwrap(), ["d/fifo"]);
+    }
+
+    #[test]
+    fn what_somebody_else_removed_meanwhile_is_neither_told_nor_a_failure() {
+        let directory = tempfile::tempdir().unwrap();
+        make(directory.path(), &["d/gone/x", "file"]);
+        let plain = mirror(directory.path(), &["d"], false);
+        let mut told = Vec::new();
+        let hear = &mut |swept| {
+            let _ = std::fs::remove_dir(directory.path().join("d/gone"));
+            match swept {
+                Swept::Removed(name) => told.push(name),
+                Swept::Failed(fault) => panic!("{fault:?}"),
+            }
+        };
+        plain.sweep(&AtomicBool::new(false), hear).unwrap();
+        assert_eq!(told, [b"d/gone/x"]);
+        // A directory that cannot be read is one.
+        let mirror = Mirror { base: b"file".to_vec(), ..plain };
+        assert_eq!(swept(&mirror).unwrap_err().path, b"file");
     }
 }

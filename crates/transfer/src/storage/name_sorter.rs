@@ -321,4 +321,13 @@ mod tests {
             assert_eq!(end_of(end).read().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         }
     }
+
+    #[test]
+    fn heads_of_runs_are_equal_by_their_names() {
+        let head = |name: &str| Head {
+            name: name.into(),
+            run: Run::InMemory(Arc::new(PackedNames::default()), 0),
+        };
+        assert!(head("a") == head("a") && head("a") != head("b"));
+    }
 }

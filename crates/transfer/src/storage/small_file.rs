@@ -134,6 +134,8 @@ mod tests {
             }
         }
         let len_bytes = fs::metadata(&path).unwrap().len();
+        let gone = write(&root, b"gone/x", &FileOffer::default(), &attributes, b"", false);
+        assert_eq!(gone.unwrap_err().what, "cannot be created");
         sync(&root, b"x", len_bytes).unwrap();
         assert!(sync(&root, b"x", len_bytes + 1).is_err(), "a byte of it is not in memory");
         assert_eq!(sync(&root, b"y", 1).unwrap_err().kind(), io::ErrorKind::NotFound);

@@ -126,7 +126,8 @@ impl SourceEntry {
             }
         };
         match removed {
-            Err(Errno::NOTEMPTY | Errno::EXIST) if is_directory => Ok(()),
+            // Only of a directory is that said: something came into it.
+            Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             removed => Ok(removed?),
         }
     }
@@ -298,7 +299,9 @@ mod tests {
         let root = Root::open(directory.path()).unwrap();
         let (link, made) = (beneath(&root, b"d/link"), beneath(&root, b"d"));
         let named = SourceEntry { location: Location::Named(at("d/link")), ..link.clone() };
-        assert!(named.open_for_removal().unwrap().is_some(), "the link, not what it leads to");
+        let opened = named.open_for_removal().unwrap().unwrap();
+        let inode = fstat(opened).unwrap().st_ino;
+        assert_eq!(inode, link.offer.inode, "the link, not what it leads to");
         assert_eq!(link.remove(None), Ok(None));
         assert!(fs::symlink_metadata(at("d/link")).is_err() && at("d/data").exists());
         assert_eq!(made.remove(None), Ok(None));

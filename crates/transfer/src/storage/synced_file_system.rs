@@ -28,7 +28,7 @@ impl SyncedFileSystem {
     /// # Errors
     /// Those of openat(2).
     pub fn open(device: u64, directory: &OwnedFd) -> io::Result<Self> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
         // Opened anew, and not duplicated: the errors told are those of an open file description.
         let directory = openat(directory, ".", flags, Mode::empty())?;
         Ok(Self { device, directory, has_failed: AtomicBool::new(false) })
@@ -63,7 +63,10 @@ mod tests {
         mount::{DiskKind, Mount},
         skip::skip,
     };
-    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::{
+        fs::{FallocateFlags, fallocate},
+        io::{FdFlags, fcntl_getfd},
+    };
     use std::{
         ffi::OsStr,
         fs::File,
@@ -117,5 +120,14 @@ mod tests {
             haul_testkit::page_cache::forget(&kept, 0..LEN).unwrap();
             assert!(!is_there(&there[0]), "{kind:?}: it is not in memory");
         }
+    }
+
+    #[test]
+    fn a_file_system_is_opened_anew_and_no_other_program_inherits_that() {
+        let directory = tempfile::tempdir().unwrap();
+        let opened: OwnedFd = File::open(directory.path()).unwrap().into();
+        let synced = SyncedFileSystem::open(7, &opened).unwrap();
+        assert!(fcntl_getfd(&synced.directory).unwrap().contains(FdFlags::CLOEXEC));
+        assert!(synced.device == 7 && synced.sync_each());
     }
 }

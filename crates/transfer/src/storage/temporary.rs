@@ -429,7 +429,7 @@ impl Part {
                     let _ = file.set_len(u64::try_from(before.st_size).unwrap_or_default());
                     let free = free();
                     tries += 1;
-                    if free.is_none_or(|free| free < needs) || tries > TAKES_MAX {
+                    if !may_try_again(free, needs, tries) {
                         return Err(no_space(name, needs, free));
                     }
                     // Others took some of it in vain at the same moment, and gave it back.
@@ -561,6 +561,11 @@ impl Part {
     }
 }
 
+/// Whether space is there that was not given in so many tries.
+fn may_try_again(free: Option<u64>, needs: u64, tries: u32) -> bool {
+    free.is_some_and(|free| free >= needs) && tries <= TAKES_MAX
+}
+
 /// Part of a run from `begin_bytes` on.
 fn behind(run: &Extent, begin_bytes: u64) -> Option<Extent> {
     let end_bytes = run.offset_bytes + run.len_bytes;
@@ -638,7 +643,8 @@ fn create_nameless(directory: &impl AsFd, mode: u32) -> io::Result<Option<(File,
 fn create_unlinked(directory: &impl AsFd) -> io::Result<(File, Stat)> {
     let number: [u8; 8] = random_bytes()?;
     let name = hidden_name(format!("haul-probe-{}", hex(&number)).as_bytes(), PART_SUFFIX);
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // No link is followed to what is made (O_EXCL, open(2)).
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let file = openat(directory, &*name, flags, Mode::from_raw_mode(0o600))?;
     unlinkat(directory, &*name, AtFlags::empty())?;
     let stat = fstat(&file)?;

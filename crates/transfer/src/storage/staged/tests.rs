@@ -2,7 +2,10 @@
 
 use super::*;
 use crate::file_options::Recording;
-use haul_testkit::{mount::Mount, skip::skip};
+use haul_testkit::{
+    mount::{DiskKind, Mount},
+    skip::skip,
+};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::{
     fs,
@@ -394,4 +397,21 @@ fn a_list_that_cannot_be_locked_is_told_and_where_none_can_be_made_none_is_hidde
     let ours = root(place.path()).of_session();
     let begun = |name: &[u8]| begin(&ours, name, 0o755, FileOptions::default());
     assert!(begun(b"left").is_err() && matches!(begun(b"new"), Ok(Begun::Plain)));
+}
+
+#[test]
+fn on_a_disk_that_has_failed_nothing_is_told_as_durable() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("disk");
+    fs::create_dir(&path).unwrap();
+    let disk = match Mount::disk(DiskKind::Ext4, &path, &place.path().join("image")) {
+        Ok(disk) => disk,
+        Err(why) => return skip("root, mkfs.ext4 and loop devices", &why),
+    };
+    let ours = root(&path).of_session();
+    let (directory, _) = hidden(&ours, b"tree");
+    assert!(directory.sync_file_system());
+    write(&ours, b"tree/file", b"x");
+    disk.cut_power().unwrap();
+    assert!(!directory.sync_file_system());
 }

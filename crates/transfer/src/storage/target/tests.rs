@@ -394,6 +394,10 @@ fn a_small_file_of_a_hidden_directory_is_written_as_often_as_it_comes() {
     let mut target = ready(&place, &offer(b"d/y", 5));
     target.begin_whole(None).unwrap();
     assert!(!target.is_light());
+    let mut target = ready(&place, &offer(b"d/z", 5));
+    target.write_whole(b"bytes", None).unwrap();
+    std::fs::remove_file(directory.path().join(".d.haul-staged/z")).unwrap();
+    assert!(target.sync().is_err(), "it is looked for");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use super::*;
 use crate::storage::open_files::Share;
 use haul_protocol::{SpanIndex, message::SpanRange};
 use haul_testkit::{mount::Mount, skip::skip};
+use rustix::io::{FdFlags, fcntl_getfd};
 use std::{
     ffi::OsStr,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
@@ -82,6 +83,11 @@ fn what_is_only_measured_has_no_name_at_any_time() {
     part.publish().unwrap();
     part.remove();
     assert_eq!(count(), 0);
+    // It lies in the nearest directory that is there, and so on its disk.
+    std::fs::create_dir(directory.path().join("d")).unwrap();
+    let part = Part::begin_discarded(&root, b"d/e/x", None).unwrap();
+    let there = directory.path().join("d").metadata().unwrap();
+    assert_eq!(fstat(&part.directory).unwrap().st_ino, there.ino());
 }
 
 #[test]
@@ -91,6 +97,7 @@ fn where_no_file_can_be_without_a_name_it_loses_it_at_once() {
     file.write_all_at(b"bytes", 0).unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     assert_eq!((file.metadata().unwrap().len(), stat.st_size), (5, 0));
+    assert!(fcntl_getfd(&file).unwrap().contains(FdFlags::CLOEXEC));
 }
 
 const SPAN: u64 = 64 << 10;
@@ -357,6 +364,37 @@ fn what_does_not_fit_is_known_before_the_first_byte_and_leaves_nothing() {
     assert!((3 << 20..=4 << 20).contains(&free));
     part.preallocate(&FileOffer { size_bytes: free, ..source() }, b"x").unwrap();
     assert_eq!(unused_bytes(part.file.file()), Some(0));
+}
+
+/// Case of several sessions that take space in vain at the same moment.
+#[test]
+fn space_that_is_there_and_is_not_given_is_asked_for_again_and_again() {
+    for (free, tries, may) in [
+        (Some(10), 1, true),
+        (Some(11), TAKES_MAX, true),
+        (Some(10), TAKES_MAX + 1, false),
+        (Some(9), 1, false),
+        (None, 1, false),
+    ] {
+        assert_eq!(may_try_again(free, 10, tries), may, "{free:?} {tries}");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let _mount = match Mount::tmpfs(place.path(), "1m") {
+        Ok(mount) => mount,
+        Err(why) => return skip("root, to mount a tmpfs", &why),
+    };
+    let root = Root::open(place.path()).unwrap();
+    let part = Part::begin_discarded(&root, b"x", None).unwrap();
+    // Elsewhere the file has as much as it wants, so that nothing seems to be missing.
+    let len_bytes = 600 << 10;
+    part.file.file().set_len(3 << 20).unwrap();
+    fallocate(part.file.file(), FallocateFlags::KEEP_SIZE, 2 << 20, len_bytes).unwrap();
+    let begun = std::time::Instant::now();
+    let fault = part.preallocate(&FileOffer { size_bytes: len_bytes, ..source() }, b"x");
+    assert_eq!(fault.unwrap_err().code, FaultCode::NoSpace);
+    let pauses = TAKE_AGAIN_AFTER * (1..=TAKES_MAX).sum::<u32>();
+    assert!(begun.elapsed() >= pauses, "{:?}", begun.elapsed());
+    assert_eq!(part.file.file().metadata().unwrap().len(), 3 << 20);
 }
 
 #[test]
