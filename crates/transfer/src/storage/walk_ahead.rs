@@ -273,6 +273,7 @@ mod tests {
         };
         assert_eq!(looks(&|_| fast, &u64::from), 0);
         assert_eq!(looks(&|_| slow, &u64::from), 10);
+        assert_eq!(looks(&|_| SLOW, &u64::from), 0, "it is more than that which is slow");
         assert_eq!(looks(&|_| slow, &|_| 7), 0, "it waits, but for no disk");
         // One that took a moment.
         let once = |look: u32| if look % LOOKS == 5 { slow * 10 } else { fast };

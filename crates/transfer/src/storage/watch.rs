@@ -279,6 +279,12 @@ mod tests {
         assert!(watch.take(1).is_empty());
         fs::create_dir(directory.path().join("e")).unwrap();
         assert_eq!(told(watch.take(1)), ["e t/e"]);
+        // Nothing is read that was not asked for.
+        for number in 0..600 {
+            fs::create_dir(directory.path().join(number.to_string())).unwrap();
+        }
+        let (first, rest) = (watch.take(1).len(), watch.take(600).len());
+        assert!(first < 600 && first + rest == 600, "{first} and {rest}");
     }
 
     #[test]

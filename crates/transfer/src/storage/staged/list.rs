@@ -191,6 +191,19 @@ mod tests {
     }
 
     #[test]
+    fn no_list_is_made_through_a_link() {
+        let directory = tempfile::tempdir().unwrap();
+        let parent = File::open(directory.path()).unwrap().into();
+        std::os::unix::fs::symlink("elsewhere", directory.path().join("link")).unwrap();
+        assert!(open_free(&parent, b"link").is_none());
+        assert!(!directory.path().join("elsewhere").exists());
+        let held = open_free(&parent, b"list").unwrap();
+        assert!(open_free(&parent, b"list").is_none());
+        drop(held);
+        assert!(open_free(&parent, b"list").is_some());
+    }
+
+    #[test]
     fn a_flipped_bit_ends_the_list_before_its_batch() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("list");

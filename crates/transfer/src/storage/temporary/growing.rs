@@ -306,8 +306,11 @@ mod tests {
     fn half_a_span_is_never_believed_by_the_next_round_or_run() {
         let directory = tempfile::tempdir().unwrap();
         two_and_a_half(directory.path());
+        let journal = || std::fs::read(directory.path().join(".x.haul-journal")).unwrap();
+        let before = journal();
         let mut again = found(directory.path(), &offer(SPAN * 4, Growth::Growing));
         assert_eq!(durable_of(&again), [0, 1]);
+        assert_eq!(journal(), before, "spans of the same size are not cut");
         all(&mut again, 4);
         let grown = offer(SPAN * 5, Growth::Growing);
         let durable = again.part.next_round(&grown, b"x", SPAN * 4).unwrap();

@@ -71,6 +71,7 @@ mod tests {
         SpanIndex, SpanSet,
         message::{Digest, FaultCode, FileOffer, Growth, SpanRange},
     };
+    use rustix::io::{FdFlags, fcntl_getfd};
     use std::{
         fs::{self, File, Permissions},
         os::unix::fs::{MetadataExt, PermissionsExt},
@@ -145,9 +146,26 @@ mod tests {
         part.leave();
         assert_eq!(fs::read(&other).unwrap(), bytes);
         fs::remove_file(&journal).unwrap();
+        left(directory.path());
+        fs::rename(&journal, &other).unwrap();
+        std::os::unix::fs::symlink("other", &journal).unwrap();
+        let bytes = fs::read(&other).unwrap();
+        assert!(open(directory.path()).1.is_empty(), "it is a link");
+        assert_eq!(fs::read(&other).unwrap(), bytes);
+        fs::remove_file(&journal).unwrap();
         assert!(Command::new("mkfifo").arg(&journal).status().unwrap().success());
         assert!(open(directory.path()).1.is_empty());
         assert!(fs::symlink_metadata(&journal).unwrap().is_file(), "it was begun anew");
+    }
+
+    #[test]
+    fn no_other_program_inherits_a_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let (part, ..) = open(directory.path());
+        let is_closed = |file: File| fcntl_getfd(file).unwrap().contains(FdFlags::CLOEXEC);
+        assert!(is_closed(part.open_journal().unwrap()));
+        fs::remove_file(directory.path().join(JOURNAL)).unwrap();
+        assert!(is_closed(part.create_journal().unwrap()));
     }
 
     /// Bound of what a killed run may have written behind its last record.
