@@ -49,7 +49,9 @@ mod tests {
         std::thread::spawn(|| {
             let all = sched_getaffinity(None).unwrap();
             let first = (0..CpuSet::MAX_CPU).find(|cpu| all.is_set(*cpu)).unwrap();
-            let placement = Placement { cpus: vec![first as u32], because: String::new() };
+            // The kernel's sets may be larger than this program's.
+            let cpus = vec![first as u32, CpuSet::MAX_CPU as u32];
+            let placement = Placement { cpus, because: String::new() };
             run_on(&placement).unwrap();
             let now = sched_getaffinity(None).unwrap();
             assert_eq!((now.count(), now.is_set(first)), (1, true));

@@ -175,7 +175,7 @@ impl Receiving<'_> {
         if growth(offer).is_some() {
             self.stages.rounds.begins(offer, grid.span_bytes(), durable, &stored_as, context);
         } else {
-            self.stages.room.count(offer.size_bytes - durable.bytes(grid), context);
+            self.stages.room.count(offer.size_bytes, durable.bytes(grid), context);
             count_resumed(file, offer, grid, &taken_up, context);
         }
         if let Some(open) = context.open.get_mut(&file).filter(|_| !stored_as.is_empty()) {

@@ -389,6 +389,40 @@ mod tests {
     }
 
     #[test]
+    fn streams_are_wanted_again_where_a_file_that_was_all_there_has_lost_some() {
+        for spoilt in [false, true] {
+            let place = tempfile::tempdir().unwrap();
+            Run::new().run(place.path(), |session| send(session, &[0, 1, 2, 3]));
+            if spoilt {
+                let part = fs::File::options().write(true).open(place.path().join(".x.haul-part"));
+                std::os::unix::fs::FileExt::write_all_at(&part.unwrap(), b"other", SPAN).unwrap();
+            }
+            Run::rechecking().run(place.path(), |session| {
+                assert_eq!(durable(session), [0, 1, 2, 3]);
+                assert_eq!(lost(session), if spoilt { &[1][..] } else { &[] });
+                assert_eq!(session.role.context.wants_streams, spoilt);
+            });
+        }
+    }
+
+    #[test]
+    fn a_session_that_ends_waits_for_what_is_read_back() {
+        let place = tempfile::tempdir().unwrap();
+        Run::new().run(place.path(), |session| {
+            let ended = Arc::new(AtomicBool::new(false));
+            let told = ended.clone();
+            let slow = move |_: &AtomicBool| {
+                std::thread::sleep(Duration::from_millis(80));
+                told.store(true, Ordering::Relaxed);
+                Err(io::ErrorKind::Interrupted.into())
+            };
+            session.role.stages.rechecking.reading.begin(FileId(9), slow).unwrap();
+            session.role.stop();
+            assert!(ended.load(Ordering::Relaxed));
+        });
+    }
+
+    #[test]
     fn a_sender_that_could_not_be_told_what_is_lost_sends_all_of_it() {
         let place = tempfile::tempdir().unwrap();
         leave(place.path(), false);

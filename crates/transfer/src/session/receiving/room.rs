@@ -32,9 +32,9 @@ impl Room {
 }
 
 impl Room {
-    /// Counts a file that is to come, of which so many bytes are not there yet.
-    pub fn count(&mut self, bytes: u64, context: &mut Context<'_>) {
-        if let Some((needed, free)) = self.needs(bytes) {
+    /// Counts a file that is to come, of which so many bytes are there.
+    pub fn count(&mut self, size_bytes: u64, there_bytes: u64, context: &mut Context<'_>) {
+        if let Some((needed, free)) = self.needs(size_bytes - there_bytes) {
             let (needed, free) = (words::bytes(needed), words::bytes(free));
             let why = format!(
                 "what was offered so far needs {needed}, and {free} are free: files that do not \
@@ -96,7 +96,7 @@ mod tests {
         room.free_bytes = Some(7);
         room.offered(&offer(FileKind::Regular), &mut context);
         assert_eq!(room.free_bytes, Some(7), "files that came first have taken some by now");
-        [7, 1, 1].into_iter().for_each(|bytes| room.count(bytes, &mut context));
+        [7, 1, 1].into_iter().for_each(|bytes| room.count(bytes + 10, 10, &mut context));
         drop(context);
         let [Event::Fallback { from_to, why, .. }] = &told[..] else { panic!("{told:?}") };
         assert!(

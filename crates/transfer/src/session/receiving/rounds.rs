@@ -153,7 +153,7 @@ impl Stage for Rounds {
 mod tests {
     use super::*;
     use crate::{
-        session::receiving::{context::OpenFile, without_peer},
+        session::receiving::{context::OpenFile, start::Begun, with_target::Target, without_peer},
         storage::target_place::TargetPlace,
     };
     use haul_protocol::{SpanGrid, SpanIndex};
@@ -177,9 +177,10 @@ mod tests {
     fn told(test: impl FnOnce(&mut Rounds, &mut Context<'_>)) -> Vec<Event> {
         let mut told = Vec::new();
         let mut hear = |event| told.push(event);
-        let mut context = without_peer::begin(TargetPlace::Null, &mut hear).context;
+        let Begun { mut context, committer, .. } =
+            without_peer::begin(TargetPlace::Null, &mut hear);
         test(&mut Rounds::default(), &mut context);
-        drop(context);
+        drop((context, committer));
         told
     }
 
@@ -200,12 +201,21 @@ mod tests {
             open(context, 1, first);
             assert!(rounds.is_settled(FileId(1), context));
             context.shared.verified_bytes.store(SPAN * 4, Ordering::Relaxed);
+            let nowhere = Target::of(TargetPlace::Null).prepare(&offer(0, Growth::NotGrowing)).0;
+            let committer = context.shared.committer.clone();
+            committer.verified_whole([(FileId(9), nowhere.clone(), SPAN * 4)].into_iter());
+            committer.commit(FileId(9), &nowhere);
+            let deadline = Instant::now() + Duration::from_secs(8);
+            while committer.durable_bytes() == 0 {
+                assert!(Instant::now() < deadline, "it is durable");
+            }
             // All of it comes again: the span of the earlier run, and one and a half of this one.
             let second = offer(SPAN * 4, Growth::Growing);
             rounds.offered(&second, context);
             rounds.begins(&second, SPAN, &first_spans(SPAN * 4, 0), b"", context);
             let verified_bytes = context.shared.verified_bytes.load(Ordering::Relaxed);
             assert_eq!((context.tally.resumed_bytes, verified_bytes), (0, SPAN * 5 / 2));
+            assert_eq!(committer.durable_bytes(), SPAN * 5 / 2);
             assert_eq!((context.tally.offered_files, context.tally.offered_bytes), (1, SPAN * 4));
         });
         assert!(matches!(&told[..], [Event::Resume { bytes: SPAN, .. }]), "{told:?}");

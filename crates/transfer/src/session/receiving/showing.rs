@@ -39,3 +39,29 @@ impl Stage for Showing {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        file_options::FileOptions,
+        session::receiving::{with_sender::directory, with_target::Target, without_peer},
+    };
+
+    #[test]
+    fn the_end_waits_for_hidden_directories_to_be_shown_and_for_nothing_where_there_are_none() {
+        let place = tempfile::tempdir().unwrap();
+        let mut hear = |_| {};
+        let below = without_peer::place(place.path(), FileOptions::default());
+        let mut begun = without_peer::begin(below, &mut hear);
+        assert!(Showing::default().finish(&mut begun.context));
+        // Nobody is there who shows any.
+        begun.committer.stop();
+        let target = Target::of(begun.context.place.clone()).prepare(&directory(0, "tree"));
+        let mut showing = Showing::default();
+        for _ in 0..3 {
+            assert!(!showing.finish(&mut begun.context));
+        }
+        drop(target);
+    }
+}

@@ -54,3 +54,30 @@ pub(super) trait Stage {
     /// Ends the threads of the stage.
     fn stop(&mut self) {}
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_there_of_a_file_that_grows_is_a_round() {
+        for (growth, status, is_round) in [
+            (Growth::Growing, FileStatus::Skipped, true),
+            (Growth::Growing, FileStatus::Failed, false),
+            (Growth::Grown, FileStatus::Skipped, false),
+            (Growth::NotGrowing, FileStatus::Skipped, false),
+        ] {
+            let has_failed = status == FileStatus::Failed;
+            let settled = Settled {
+                file: FileId(0),
+                offer: FileOffer { growth, ..FileOffer::default() }.into(),
+                stored_as: None,
+                status,
+                fault: None,
+                content: None,
+            };
+            assert_eq!(settled.is_round(), is_round, "{growth:?}");
+            assert_eq!(settled.has_failed(), has_failed);
+        }
+    }
+}

@@ -11,9 +11,11 @@ use haul_protocol::{
     FileId,
     frame::PayloadStatus,
     message::{
-        Answer, FileConfirm, FileKind, FileOffer, Finish, Growth, Notice, OffersEnd, Side as Where,
+        Answer, Compared, FileConfirm, FileKind, FileOffer, Finish, Growth, Notice, OffersEnd,
+        Side as Where,
     },
 };
+use haul_testkit::{mount::Mount, skip::skip};
 use std::{fs, os::unix::fs::MetadataExt, path::Path, time::Duration};
 use with_sender::{SPAN, Session, directory, offer};
 
@@ -21,6 +23,7 @@ use with_sender::{SPAN, Session, directory, offer};
 #[derive(Debug, Default, PartialEq)]
 struct Told {
     files: Vec<(String, FileStatus)>,
+    directories: Vec<String>,
     errors: Vec<String>,
     left_out: Vec<String>,
     fallbacks: Vec<String>,
@@ -33,6 +36,7 @@ impl Told {
         match event {
             Event::File(file) => {
                 let name = String::from_utf8(file.path.0).unwrap();
+                self.directories.extend(file.is_directory.then(|| name.clone()));
                 self.files.push((name, file.status));
             }
             Event::Error(problem) => self.errors.push(problem.what),
@@ -188,8 +192,8 @@ fn a_round_that_is_durable_is_no_file_that_ended() {
         confirm(session, 0, None);
         assert_eq!(session.settled([0]), [None]);
         assert_eq!(session.role.tally().done_files, 0);
-        assert!(session.role.largest_lag().is_some());
-        assert!(Reported::largest_lag(&session.role).is_some());
+        let lag = Reported::largest_lag(&session.role);
+        assert_eq!(lag.map(|lag| lag.path), Some(Name(b"x".to_vec())));
     });
     assert_eq!(told.files, []);
     assert!(place.path().join(".x.haul-part").exists() && !place.path().join("x").exists());
@@ -393,6 +397,11 @@ fn holes_are_neither_sent_nor_taken_for_what_an_earlier_run_left() {
         ask(session, with_hole());
         let tally = session.role.tally();
         assert_eq!((tally.hole_bytes, tally.resumed_bytes), (SPAN, 2 * SPAN));
+        // Nothing of a file that fails is in place.
+        confirm(session, 0, Some(source_fault(FaultCode::IoFailed)));
+        session.turn();
+        let tally = session.role.tally();
+        assert_eq!((tally.hole_bytes, tally.resumed_bytes), (0, 0));
     });
     assert_eq!(told.resumed, [2 * SPAN]);
 }
@@ -659,6 +668,28 @@ fn attributes_that_were_brought_up_to_date_are_reported() {
 }
 
 #[test]
+fn a_file_system_that_keeps_no_times_is_told_of_once_to_both_sides() {
+    let place = tempfile::tempdir().unwrap();
+    let (path, image) = (place.path().join("disk"), place.path().join("image"));
+    fs::create_dir(&path).unwrap();
+    let _disk = match Mount::ext2_of_whole_seconds(&path, &image, 8 << 20) {
+        Ok(disk) => disk,
+        Err(why) => return skip("root and mkfs.ext2", &why),
+    };
+    let told = session(&path, FileOptions::default(), |session| {
+        for number in 0..2 {
+            let name = number.to_string();
+            ask(session, FileOffer { mtime_ns: 123_456_789, ..offer(number, &name, 0) });
+            confirm(session, number, None);
+            assert_eq!(session.settled([number]), [None]);
+        }
+        session.offers_end();
+        session.until("its goodbye", says_goodbye);
+    });
+    assert_eq!(told.fallbacks, ["modification times"]);
+}
+
+#[test]
 fn what_is_there_is_compared_and_the_sender_says_what_comes_of_it() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("x"), "some bytes").unwrap();
@@ -699,6 +730,7 @@ fn a_hidden_directory_is_shown_at_the_end_and_one_that_was_cut_short_is_told_of(
             assert_eq!(session.role.tally().failed_files, u64::from(cut_short));
         });
         assert_eq!(place.path().join("tree/x").exists(), !cut_short);
+        assert_eq!((told.directories, told.files.len()), (vec!["tree".to_owned()], 2));
         assert_eq!(told.errors.len(), usize::from(cut_short));
     }
 }
@@ -722,4 +754,63 @@ fn a_target_that_is_verified_says_how_it_was_read_back() {
     assert!(!session.role.report().read_back.is_empty());
     drop(session);
     assert_eq!(fs::read(place.path().join("tree/x")).unwrap(), [7; 2 * SPAN as usize]);
+}
+
+#[test]
+fn who_may_only_write_has_what_an_earlier_run_left_of_a_file_that_grew_come_again() {
+    let growing =
+        |number, growth, compared| FileOffer { growth, compared, ..offer(number, "x", 2 * SPAN) };
+    let (new, same) = (Compared::NotCompared, Compared::SameContent);
+    let words = |answer: Answer| match answer {
+        Answer::Compare(_) => "compare".to_owned(),
+        Answer::Need(need) => {
+            format!("need, {} there", need.durable.iter().map(|run| run.count).sum::<u32>())
+        }
+        other => panic!("{other:?}"),
+    };
+    for (telling, growth, compared, is_of_session, answer) in [
+        (Telling::All, Growth::Grown, new, false, "compare"),
+        (Telling::Little, Growth::Grown, new, false, "need, 0 there"),
+        (Telling::Little, Growth::Grown, new, true, "compare"),
+        (Telling::Little, Growth::Grown, same, false, "need, 2 there"),
+        (Telling::Little, Growth::Growing, new, false, "need, 2 there"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let leave = |session: &mut Session<'_>| {
+            ask(session, growing(0, Growth::Growing, new));
+            send_spans(session, 0, 2);
+            confirm(session, 0, None);
+            assert_eq!(session.settled([0]), [None]);
+        };
+        if !is_of_session {
+            session(place.path(), following(), leave);
+        }
+        let mut options = options();
+        options.telling = telling;
+        session_to(without_peer::place(place.path(), following()), options, |session| {
+            if is_of_session {
+                leave(session);
+            }
+            let number = u32::from(is_of_session);
+            let found = words(ask(session, growing(number, growth, compared)));
+            assert_eq!(found, answer, "{telling:?}, {growth:?}, {compared:?}, {is_of_session}");
+        });
+    }
+}
+
+#[test]
+fn a_session_that_ends_waits_for_what_reads_its_files() {
+    session_to(TargetPlace::Null, options(), |session| {
+        let ended = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let told = ended.clone();
+        let slow = Box::new(move || {
+            std::thread::sleep(Duration::from_millis(80));
+            told.store(true, Ordering::Relaxed);
+            Err(std::io::ErrorKind::NotFound.into())
+        });
+        let role = &mut session.role;
+        role.stages.comparing.begin(FileId(9), slow, &mut role.context);
+        session.role.stop();
+        assert!(ended.load(Ordering::Relaxed));
+    });
 }

@@ -38,7 +38,12 @@ impl Target {
     pub fn with(directory: &Path, options: FileOptions) -> Self {
         let root = Root::open(directory).unwrap();
         let place = TargetPlace::resolve(&root, b"", PathMeans::Directory, options).unwrap();
-        Self { directory: directory.to_owned(), place, fresh: Fresh::default() }
+        Self { directory: directory.to_owned(), ..Self::of(place) }
+    }
+
+    /// The target directory of a session.
+    pub fn of(place: TargetPlace) -> Self {
+        Self { directory: PathBuf::new(), place, fresh: Fresh::default() }
     }
 
     /// Prepares to receive what is offered, and tells which spans are there.

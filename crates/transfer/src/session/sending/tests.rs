@@ -8,6 +8,7 @@ use super::{
 use crate::{
     file_options::{FileOptions, Removal},
     file_status::FileStatus,
+    session::reported::Reported,
     storage::{
         root::Root,
         tree::Tree,
@@ -390,14 +391,15 @@ fn a_role_says_what_is_under_way_and_what_its_streams_moved() {
     assert_eq!(sending.current(), None);
     pumped(&mut sending, Instant::now());
     assert_eq!(sending.current(), Some(Name(b"b".to_vec())), "not a directory");
+    assert_eq!(Reported::current(&sending), sending.current());
     let (mut near, _far) = without_peer::open_stream(&sending.context, StreamId(0));
     assert!(!sending.context.shared.streams.stopping());
     near.write_all(&[7; 1000]).unwrap();
     without_peer::wait_until("there", || sending.moved_bytes() >= 1000);
     let set = |figures: &mut super::super::streams::StreamFigures| figures.wall_ns = 5_000_000;
     sending.context.shared.streams.set_figures(StreamId(0), set);
-    assert!(sending.figures().streams_ns > 0);
-    sending.stop();
+    assert!(sending.figures().streams_ns > 0 && Reported::figures(&sending).streams_ns > 0);
+    Reported::stop(&mut sending);
     assert!(sending.context.shared.streams.stopping());
 }
 
@@ -437,7 +439,8 @@ fn a_followed_file_leaves_its_lag_and_its_memory_to_the_next_session() {
     let following = sending.stages.following.as_mut().expect("it follows");
     following.lag.largest = Some(lag.clone());
     assert_eq!(sending.largest_lag(), Some(lag));
-    assert!(sending.take_written().contains_key(&b"a"[..]));
+    assert_eq!(Reported::largest_lag(&sending), sending.largest_lag());
+    assert!(Reported::take_written(&mut sending).contains_key(&b"a"[..]));
     let mut nobody = |_| {};
     let mut plain = begin(directory.path(), FileOptions::default(), &mut nobody);
     assert!(plain.largest_lag().is_none() && plain.take_written().is_empty());

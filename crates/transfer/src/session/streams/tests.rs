@@ -320,3 +320,26 @@ fn open_streams_and_those_that_send_get_the_congestion_control_that_was_chosen()
     assert!(of(&seen) == before && looked_at().is_none());
     streams.stop();
 }
+
+#[test]
+fn a_side_looks_at_bytes_for_a_digest_or_for_their_values() {
+    let sees =
+        |digest, content| StreamSetup { digest, content, ..StreamSetup::of_nobody() }.sees_bytes();
+    assert!(!sees(message::Digest::None, false) && sees(message::Digest::None, true));
+    assert!(sees(message::Digest::Crc32c, false) && sees(message::Digest::Crc32c, true));
+}
+
+#[test]
+fn the_session_s_thread_is_woken_and_the_time_of_a_quota_is_told() {
+    let streams = Streams::new(Waker::new().unwrap());
+    let is_awake = || {
+        let mut fds = [PollFd::new(&streams.waker, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    };
+    assert!(!is_awake());
+    streams.wake();
+    assert!(is_awake());
+    let before = streams.throttling.ns();
+    let told = streams.throttled_ns();
+    assert!(before <= told && told <= streams.throttling.ns());
+}

@@ -346,6 +346,28 @@ fn what_is_committed_gets_its_name_and_only_the_bad_ones_fail() {
 }
 
 #[test]
+fn a_session_is_woken_for_results_and_for_directories_that_are_shown() {
+    let place = tempfile::tempdir().unwrap();
+    let mut target = Target::in_directory(place.path());
+    let (told, tells) = mpsc::channel();
+    let wake = move || {
+        let _ = told.send(());
+    };
+    let root = target.place.root();
+    let committer = Committer::start(wake, Arc::default(), None, root, 10).unwrap();
+    let handle = committer.handle();
+    let file = target.receive(0, "x", b"x");
+    handle.commit(FileId(0), &file);
+    tells.recv_timeout(Duration::from_secs(8)).unwrap();
+    let (taken, has_more) = handle.take_results(9);
+    assert_eq!((taken.len(), has_more), (1, false), "it is told when there is something");
+    assert!(!handle.has_shown());
+    handle.show_all();
+    wait_for("it is shown", || handle.has_shown());
+    tells.recv_timeout(Duration::from_secs(8)).unwrap();
+}
+
+#[test]
 fn a_committer_that_is_dropped_ends_and_what_is_verified_by_then_is_durable() {
     let place = tempfile::tempdir().unwrap();
     let mut target = Target::in_directory(place.path());
@@ -387,8 +409,10 @@ fn verified_spans_are_durable_about_a_second_later_and_journaled() {
     assert!(begun.elapsed() > CHECKPOINT_EVERY / 2);
     assert_eq!(handle.durable_bytes(), 2 * SPAN);
     // And again, with what comes later.
+    let begun = Instant::now();
     handle.verified(FileId(0), &file, (SpanIndex(4), None), SPAN);
     wait_for("another checkpoint", || handle.durable_bytes() > 2 * SPAN);
+    assert!(begun.elapsed() > CHECKPOINT_EVERY / 2);
     handle.give_up(FileId(0), Some(file), true);
     wait_for("it is let go of", || lock(&handle.0.queue).given_up.is_empty());
     drop(committer);

@@ -350,3 +350,65 @@ fn streams_are_wanted_where_any_file_lacks_spans() {
         session.accepted();
     });
 }
+
+#[test]
+fn nothing_is_missed_on_streams_while_this_side_reads() {
+    let told = told_by_client(SHORT, |session| {
+        session.say(Message::FileOffer(offer(0, "x", 2 * SPAN)));
+        let _streams = [session.accepted(), session.accepted()];
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let read = Box::new(move || {
+            let _ = ends.recv();
+            Err(std::io::ErrorKind::NotFound.into())
+        });
+        let role = &mut session.role;
+        // Given up before it is read.
+        role.stages.comparing.begin(FileId(1), read, &mut role.context);
+        session.for_a_while(SHORT * 3);
+        assert!(session.accept().is_none());
+        drop(end);
+        session.accepted();
+    });
+    assert_eq!(told.last().map(|it| &it[..8]), Some("network:"), "{told:?}");
+}
+
+#[test]
+fn after_the_goodbye_no_stream_is_opened_for_one_that_breaks() {
+    told_by_client(LONG, |session| {
+        session.say(Message::FileOffer(offer(0, "x", 2 * SPAN)));
+        drop((session.accepted(), session.accepted()));
+        session.role.context.finishing = true;
+        session.until("their ends", |it| open_count(it) == 0);
+        session.for_a_while(Duration::from_millis(300));
+        assert!(session.accept().is_none());
+    });
+}
+
+fn is_open(stream: &mut crate::session::receiving::with_sender::DataStream) -> bool {
+    stream.socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+    stream.socket.read(&mut [0]).is_err()
+}
+
+/// Case of a path that takes small packets only: the first full segment never comes.
+#[test]
+fn streams_are_opened_with_smaller_segments_where_the_server_sends_and_nothing_comes() {
+    for (network_holds, wants_streams, opens) in
+        [(true, true, true), (false, true, false), (true, false, false)]
+    {
+        told_by_client(LONG, |session| {
+            session.say(Message::FileOffer(offer(0, "x", 2 * SPAN)));
+            let (mut one, mut other) = (session.accepted(), session.accepted());
+            session.until("both", |it| open_count(it) == 2);
+            let ns = if network_holds { 900 } else { 100 };
+            let stages = vec![StageTime { stage: Stage::SendBuffer, ns }];
+            session.role.heard_figures(&message::Figures { streams_ns: 1000, stages });
+            session.role.context.wants_streams = wants_streams;
+            let later = Instant::now() + segments::NOTHING_AFTER;
+            assert!(session.role.pump(later).is_ok());
+            assert_eq!([is_open(&mut one), is_open(&mut other)], [!opens; 2]);
+            if opens {
+                session.accepted();
+            }
+        });
+    }
+}

@@ -215,6 +215,7 @@ fn a_hidden_directory_that_cannot_get_its_name_is_told_of_at_the_end() {
     drop(tree);
     fs::rename(place.path().join(".tree.haul-staged"), place.path().join("away")).unwrap();
     shared.show_hidden(false);
+    assert!(!CommitterHandle(shared.clone()).has_shown());
     assert!(lock(&shared.show_faults).is_empty(), "it is tried again");
     shared.show_hidden(true);
     let faults = CommitterHandle(shared.clone()).take_show_faults();
