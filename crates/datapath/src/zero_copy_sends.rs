@@ -422,4 +422,52 @@ mod tests {
             assert_eq!(why.map(says), gives_up.then_some(true));
         }
     }
+
+    /// A wire, and the bytes that come out of its other end until it is closed.
+    fn drained() -> (Wire, std::thread::JoinHandle<usize>) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut all = Vec::new();
+            std::io::Read::read_to_end(&mut far, &mut all).unwrap();
+            all.len()
+        });
+        (Wire::Tcp(near.into()), reader)
+    }
+
+    #[test]
+    fn where_the_wire_holds_all_slots_but_two_bytes_are_copied() {
+        let (wire, reader) = drained();
+        let times = &mut StageTimes::default();
+        let mut sends = ZeroCopySends::new(&wire, 3, IfCopied::GoOn).unwrap();
+        sends.begin(SpanId(1));
+        sends.send(&wire, 0, &[7; 100], times).unwrap();
+        let copied = |sends: &ZeroCopySends| sends.flights.back().map(|it| it.copied_bytes);
+        assert_eq!((copied(&sends), sends.sends.len()), (Some(0), 1));
+        for copied_bytes in [50, 100] {
+            sends.send(&wire, 1, &[7; 50], times).unwrap();
+            assert_eq!((copied(&sends), sends.sends.len()), (Some(copied_bytes), 1));
+        }
+        sends.wait_for_all(&wire, times).unwrap();
+        assert!(sends.sends.is_empty());
+        sends.wait(&wire, times).unwrap();
+        drop(wire);
+        assert_eq!(reader.join().unwrap(), 200);
+    }
+
+    #[test]
+    fn a_wire_that_was_shut_down_is_no_lack_of_memory() {
+        let (wire, reader) = drained();
+        let times = &mut StageTimes::default();
+        let mut sends = ZeroCopySends::new(&wire, 4, IfCopied::GoOn).unwrap();
+        sends.begin(SpanId(1));
+        sends.send(&wire, 0, &[7; 10], times).unwrap();
+        sends.wait_for_all(&wire, times).unwrap();
+        rustix::net::shutdown(wire.socket(), rustix::net::Shutdown::Both).unwrap();
+        let (sent, _) = sends.send(&wire, 0, &[7], times).unwrap_err();
+        assert!(sent == 0 && !sends.refused);
+        drop(wire);
+        assert_eq!(reader.join().unwrap(), 10);
+    }
 }

@@ -259,4 +259,33 @@ mod tests {
         assert_eq!(in_words(10 << 30), "10 GiB");
         assert_eq!(in_words(u64::MAX), "16 EiB");
     }
+
+    #[test]
+    fn each_engine_has_its_own_words() {
+        let pipe = "moves it through a pipe without passing user space";
+        assert_eq!([sending("splice", WireKind::Tcp), receiving("splice")], [pipe; 2]);
+        let words = ["discard", "splice", "io-uring", "direct", "dontcache", "read-write"];
+        let mut words = words.map(receiving).to_vec();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), 6);
+    }
+
+    #[test]
+    fn a_source_is_large_from_its_very_size_on() {
+        let host = crate::Host::default();
+        let of = |size_bytes| {
+            SendCase::of(&SendFacts {
+                host: &host,
+                wire: WireKind::Tcp,
+                source: Source::File(FsKind::Ext),
+                size_bytes,
+                resident_share: 0.0,
+                digest: false,
+                forced: None,
+            })
+        };
+        assert_eq!(of(LARGE_BYTES - 1), SendCase::ColdSmall);
+        assert_eq!(of(LARGE_BYTES), SendCase::ColdLargeOnDisk);
+    }
 }

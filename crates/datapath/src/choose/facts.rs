@@ -108,3 +108,51 @@ pub enum Target {
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_is_said_with_all_that_is_known() {
+        let host = Host { memory_bytes: 1 << 30, ..Host::default() };
+        let facts = SendFacts {
+            host: &host,
+            wire: WireKind::Tcp,
+            source: Source::File(FsKind::Ext),
+            size_bytes: 1 << 30,
+            resident_share: 0.5,
+            digest: true,
+            forced: None,
+        };
+        let said = "1 GiB on ext4, 50 % of it in the page cache, a digest of each byte";
+        assert_eq!(facts.in_words(), said);
+        assert!(!facts.is_beyond_memory(), "it holds just that");
+        let larger = SendFacts { size_bytes: (1 << 30) + 1, ..facts };
+        assert!(larger.is_beyond_memory());
+        let unknown = Host::default();
+        assert!(!SendFacts { host: &unknown, ..larger }.is_beyond_memory());
+        let zeros = SendFacts { source: Source::Zeros, digest: false, ..facts };
+        assert_eq!(zeros.in_words(), "1 GiB of zeros, no digest");
+    }
+
+    #[test]
+    fn what_is_received_is_said_with_all_that_is_known() {
+        let host = Host::default();
+        let facts = ReceiveFacts {
+            host: &host,
+            wire: WireKind::Tcp,
+            target: Target::File(FsKind::Xfs),
+            size_bytes: 1 << 30,
+            durable: true,
+            grows: false,
+            digest: true,
+            rotational: Some(true),
+            forced: None,
+        };
+        let said = "1 GiB to xfs, durable at the end, a digest of each byte; the disk rotates";
+        assert_eq!(facts.in_words(), said);
+        let null = ReceiveFacts { target: Target::Null, digest: false, ..facts };
+        assert_eq!(null.in_words(), "1 GiB to null:, no digest");
+    }
+}

@@ -389,4 +389,29 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_loss_is_what_was_sent_again_since_and_a_millisecond_is_a_long_path() {
+        let before = Loss { sent_bytes: 100, sent_again_bytes: 10 };
+        let now = Loss { sent_bytes: 350, sent_again_bytes: 15 };
+        assert_eq!(now.since(before), Loss { sent_bytes: 250, sent_again_bytes: 5 });
+        assert_eq!(before.since(now), Loss::default());
+        let loss = Loss { sent_bytes: 100_000_000, sent_again_bytes: 100_000 };
+        assert!(congestion_again(&host(), "cubic", SHORT_PATH_RTT, loss, false).is_some());
+    }
+
+    #[test]
+    fn only_a_wire_that_is_memory_has_a_small_send_buffer() {
+        assert_eq!(send_buffer_bytes(false), None);
+        assert_eq!(send_buffer_bytes(true), Some(512 << 10));
+    }
+
+    #[test]
+    fn as_many_spans_as_streams_are_no_reason_for_fewer() {
+        let host = host();
+        let size_bytes = 4 * SPAN_BYTES_DEFAULT;
+        let long = StreamFacts { size_bytes, ..facts(&host, Duration::from_millis(20)) };
+        let (count, because) = streams(&long);
+        assert!(count == 4 && because.starts_with("the round trip takes"), "{because}");
+    }
 }

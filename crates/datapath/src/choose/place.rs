@@ -65,4 +65,13 @@ mod tests {
         let one = Host { nodes: host(&[]).nodes[..1].to_vec(), ..host(&[0, 1]) };
         assert_eq!(cpus(&one, Some(0)), None, "one node is near everything");
     }
+
+    #[test]
+    fn one_node_places_nothing_and_three_do() {
+        let one = Host { nodes: host(&[]).nodes[..1].to_vec(), ..host(&[0, 1, 9]) };
+        assert_eq!(cpus(&one, Some(0)), None);
+        let mut three = host(&[0, 1, 2, 3]);
+        three.nodes.push(Node { number: 2, cpus: vec![4, 5] });
+        assert_eq!(cpus(&three, Some(1)), Some(vec![2, 3]));
+    }
 }

@@ -351,4 +351,53 @@ mod tests {
         assert!(Slowdown::new(&candidates, true).untried.is_empty());
         assert!(Slowdown::new(&candidates, false).untried.is_empty(), "only the last resort");
     }
+
+    #[test]
+    fn neither_an_engine_that_was_asked_for_nor_one_for_zeros_is_chosen_again() {
+        let host = Host::default();
+        let forced = SendFacts { forced: Some("sendfile"), ..facts(&host, 0.0) };
+        assert_eq!(again(&forced, "splice"), None);
+        let zeros = SendFacts { source: Source::Zeros, ..facts(&host, 0.0) };
+        assert_eq!(again(&zeros, "read-write"), None);
+    }
+
+    #[test]
+    fn a_look_is_two_seconds_long_to_the_nanosecond() {
+        let mut slowdown = Disk::new(&ENGINES).slowdown;
+        slowdown.look(Duration::ZERO, 5, 0.9);
+        slowdown.look(LOOK - Duration::from_nanos(1), 6, 0.9);
+        assert_eq!(slowdown.looked, Some((Duration::ZERO, 5)));
+        slowdown.look(LOOK, 7, 0.9);
+        assert_eq!(slowdown.looked, Some((LOOK, 7)));
+        slowdown.look(LOOK * 3, 8, 0.9);
+        assert_eq!(slowdown.looked, Some((LOOK * 3, 8)));
+    }
+
+    #[test]
+    fn half_the_rate_twice_in_a_row_is_slow_where_the_disk_is_waited_for() {
+        let slow_looks = |bytes_per_s, disk_share, before| {
+            let mut slowdown = Disk::new(&ENGINES).slowdown;
+            slowdown.best_bytes_per_s = 1000.0;
+            let turn = slowdown.at_work(bytes_per_s, disk_share, before);
+            match slowdown.state {
+                State::AtWork { slow_looks } => (Some(slow_looks), turn),
+                State::OnTrial { .. } => (None, turn),
+            }
+        };
+        assert_eq!(slow_looks(500.0, 0.9, 0).0, Some(0));
+        assert_eq!(slow_looks(499.0, 0.4, 0).0, Some(0));
+        assert_eq!(slow_looks(499.0, 0.9, 0).0, Some(1));
+        let (looks, turn) = slow_looks(499.0, 0.9, 1);
+        let names: Vec<_> = turn.unwrap().candidates.iter().map(|engine| engine.name).collect();
+        assert_eq!(looks, None);
+        assert_eq!(names, ["dontcache", "io-uring", "direct", "read-write"]);
+    }
+
+    #[test]
+    fn an_engine_that_is_hardly_faster_does_not_stay() {
+        let mut disk = Disk::new(&ENGINES);
+        disk.run(10, 0.9, |_| 2000);
+        disk.run(40, 0.9, |engine| if engine == "io-uring" { 500 } else { 520 });
+        assert_eq!((disk.engine, disk.turns.len()), ("io-uring", 3));
+    }
 }

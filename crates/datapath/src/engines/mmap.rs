@@ -254,4 +254,46 @@ mod tests {
         let closed = ("recv", Side::Wire, io::ErrorKind::UnexpectedEof);
         assert_eq!(receive(&file_of(&[7; 9])), closed);
     }
+
+    #[test]
+    fn nothing_stays_mapped_of_a_span_that_is_over() {
+        let file = file_of(&[7; 10]);
+        let ends: [fn(&mut Window); 2] =
+            [<Window as SendMover>::span_is_over, <Window as ReceiveMover>::span_is_over];
+        for end in ends {
+            let mut window = Window { open: None };
+            window.at(&file, Run { offset_bytes: 0, len_bytes: 9 }, Access::Read).unwrap();
+            assert!(window.open.is_some());
+            end(&mut window);
+            assert!(window.open.is_none());
+        }
+    }
+
+    /// Case of a full disk, which is met where the kernel fills the mapped page.
+    #[test]
+    fn a_page_that_has_no_room_is_for_an_engine_that_learns_why() {
+        let place = tempfile::tempdir().unwrap();
+        let _mount = match haul_testkit::mount::Mount::tmpfs(place.path(), "64k") {
+            Ok(mount) => mount,
+            Err(why) => return haul_testkit::skip::skip("root, to mount a tmpfs", &why),
+        };
+        let file = tempfile::tempfile_in(place.path()).unwrap();
+        file.set_len(4096).unwrap();
+        std::fs::write(place.path().join("fill"), vec![7; 64 << 10]).unwrap();
+        let (near, mut far) = UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut far, &[7; 9]).unwrap();
+        let (run, mut window) = (Run { offset_bytes: 0, len_bytes: 9 }, Window { open: None });
+        let (wire, file) = (Wire::Tcp(near.into()), SpanFile::new(file));
+        let moved = window.receive_some(&wire, &file, run, &mut StageTimes::default());
+        let failure = moved.failure.unwrap();
+        assert_eq!((failure.call, failure.side), ("recv into the mapped file", Side::File));
+        assert_eq!(failure.source.kind(), io::ErrorKind::Unsupported);
+        // Another error of the socket is the wire's.
+        let no_socket = File::open("/dev/null").unwrap();
+        let wire = Wire::Tcp(no_socket.into());
+        let file = file_of(&[7; 9]);
+        let mut window = Window { open: None };
+        let moved = window.receive_some(&wire, &file, run, &mut StageTimes::default());
+        assert_eq!(moved.failure.unwrap().side, Side::Wire);
+    }
 }
