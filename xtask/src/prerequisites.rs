@@ -8,17 +8,18 @@ use anyhow::Result;
 
 use crate::{child, unpacked};
 
-/// A program that tests start.
+/// A program that tests start, or a library that they are built with.
 #[derive(Debug, PartialEq, Eq)]
 struct Prerequisite {
+    /// The program; of a library the file by which pkg-config(1) knows it.
     program: &'static str,
-    /// The package of Debian and Ubuntu that holds the program.
+    /// The package of Debian and Ubuntu that holds it.
     package: &'static str,
     /// The tests that are skipped without the program.
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 16] = [
+const PREREQUISITES: [Prerequisite; 18] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -35,11 +36,32 @@ const PREREQUISITES: [Prerequisite; 16] = [
     Prerequisite { program: "b3sum", package: "b3sum", tests: "tests of manifests beside b3sum" },
     Prerequisite { program: "ffmpeg", package: "ffmpeg", tests: "tests of films and players" },
     Prerequisite { program: "chromium", package: "chromium", tests: "tests of films in a browser" },
+    Prerequisite { program: "pkg-config", package: "pkg-config", tests: "tests of RDMA endpoints" },
+    Prerequisite { program: LIBFABRIC, package: "libfabric-dev", tests: "tests of RDMA endpoints" },
 ];
 
 /// Programs that do as well as the named ones. Ubuntu has chromium as a snap only, which sees no
 /// file of a test; the makers' own package is in no distribution.
 const SUBSTITUTES: [(&str, &str); 1] = [("chromium", "google-chrome")];
+
+/// The library of RDMA endpoints.
+const LIBFABRIC: &str = "libfabric.pc";
+
+/// Whether the endpoints over libfabric can be built here.
+pub fn has_libfabric(root: &Path) -> bool {
+    is_there(root, LIBFABRIC)
+}
+
+/// Whether a program is installed, or a library with what is needed to build with it.
+fn is_there(root: &Path, name: &str) -> bool {
+    match name.strip_suffix(".pc") {
+        Some(library) => {
+            let asked = child::command(root, "pkg-config", &["--exists", library]).status();
+            asked.is_ok_and(|status| status.success())
+        }
+        None => child::is_installed(name),
+    }
+}
 
 /// Installs missing programs when this process may; otherwise says what to install.
 pub fn provide(root: &Path) {
@@ -49,7 +71,7 @@ pub fn provide(root: &Path) {
 }
 
 fn install_missing(root: &Path) {
-    let missing = missing(child::is_installed);
+    let missing = missing(|name| is_there(root, name));
     if missing.is_empty() {
         return;
     }
@@ -58,7 +80,7 @@ fn install_missing(root: &Path) {
         println!("test: installing {}", packages.join(" "));
         install(root, &packages);
     }
-    for prerequisite in self::missing(child::is_installed) {
+    for prerequisite in self::missing(|name| is_there(root, name)) {
         println!(
             "test: {} will be skipped: {} is missing. Install it: apt-get install {}",
             prerequisite.tests, prerequisite.program, prerequisite.package

@@ -34,7 +34,11 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
     let skip_log = SkipLog::create()?;
     let mut totals = TestTotals::default();
     let mut is_in_order = true;
-    let passes = if arguments.is_empty() { all_tests() } else { vec![named_tests(arguments)] };
+    let features = features(root);
+    let passes = match arguments {
+        [] => all_tests(&features),
+        _ => vec![named_tests(&features, arguments)],
+    };
     for pass in &passes {
         let failed_before = totals.failures();
         let status = run_cargo_test(root, pass, &skip_log, &mut totals)?;
@@ -44,7 +48,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
         }
     }
     if arguments.is_empty() {
-        try_again(root, &skip_log, &mut totals)?;
+        try_again(root, &features, &skip_log, &mut totals)?;
     }
     // A mutant says something only when the tests pass without it.
     if arguments.is_empty() && is_in_order && totals.failures() == 0 {
@@ -58,29 +62,41 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
     Ok(if is_in_order { Outcome::InOrder } else { Outcome::NotInOrder })
 }
 
+/// Features that the tests are built with: those for which this host has the libraries.
+fn features(root: &Path) -> Vec<&'static str> {
+    if prerequisites::has_libfabric(root) {
+        vec!["--features", "haul-fabric-sys/libfabric"]
+    } else {
+        Vec::new()
+    }
+}
+
 /// The words after `cargo` of each run that all tests take.
-fn all_tests() -> Vec<Vec<String>> {
+fn all_tests(features: &[&str]) -> Vec<Vec<String>> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = (cores * TESTS_PER_CORE).to_string();
-    let crowd = ["test", "--workspace", "--no-fail-fast", "--", "--test-threads", &threads];
+    let begin = ["test", "--workspace", "--no-fail-fast"].iter().chain(features).copied();
+    let crowd = begin.clone().chain(["--", "--test-threads", &threads]);
     let skips = QUIET.iter().flat_map(|name| ["--skip", name]);
     // The same selection as before: with another one cargo builds for other features again.
-    let quiet = ["test", "--workspace", "--no-fail-fast", "--", "--test-threads", "1"];
+    let quiet = begin.chain(["--", "--test-threads", "1"]);
     let to_owned = |words: Vec<&str>| words.into_iter().map(str::to_owned).collect();
-    vec![
-        to_owned(crowd.into_iter().chain(skips).collect()),
-        to_owned(quiet.into_iter().chain(QUIET).collect()),
-    ]
+    vec![to_owned(crowd.chain(skips).collect()), to_owned(quiet.chain(QUIET).collect())]
 }
 
 /// The words after `cargo` of a run with a user's own arguments.
-fn named_tests(arguments: &[&str]) -> Vec<String> {
+fn named_tests(features: &[&str], arguments: &[&str]) -> Vec<String> {
     let words = ["test", "--workspace", "--no-fail-fast"];
-    words.iter().chain(arguments).map(|word| (*word).to_owned()).collect()
+    words.iter().chain(features).chain(arguments).map(|word| (*word).to_owned()).collect()
 }
 
 /// Runs the few tests that failed once more, one after the other.
-fn try_again(root: &Path, skip_log: &SkipLog, totals: &mut TestTotals) -> Result<()> {
+fn try_again(
+    root: &Path,
+    features: &[&str],
+    skip_log: &SkipLog,
+    totals: &mut TestTotals,
+) -> Result<()> {
     let failed = totals.failed_names().clone();
     if failed.is_empty() || failed.len() > SECOND_CHANCES_MAX {
         return Ok(());
@@ -88,7 +104,7 @@ fn try_again(root: &Path, skip_log: &SkipLog, totals: &mut TestTotals) -> Result
     println!("test: {} failed; once more, alone: {}", failed.len(), listed(&failed));
     let words = ["--", "--exact", "--test-threads", "1"];
     let names = failed.iter().map(String::as_str);
-    let pass = named_tests(&words.into_iter().chain(names).collect::<Vec<_>>());
+    let pass = named_tests(features, &words.into_iter().chain(names).collect::<Vec<_>>());
     let mut second = TestTotals::default();
     run_cargo_test(root, &pass, skip_log, &mut second)?;
     let passed = totals.forgive(&second);
@@ -197,7 +213,10 @@ mod tests {
 
     #[test]
     fn tests_that_need_the_host_alone_run_once() {
-        let passes = all_tests();
+        let passes = all_tests(&["--features", "x/y"]);
+        for pass in &passes {
+            assert_eq!(pass[3..5], ["--features", "x/y"]);
+        }
         for name in QUIET {
             let skips =
                 passes[0].windows(2).filter(|words| words[0] == "--skip" && words[1] == name);

@@ -12,8 +12,12 @@ use crate::rust_text::{self, RustText};
 const PLATFORMS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
 /// Files that a program wrote; the rules for what people write do not apply.
-const GENERATED_DIRECTORIES: [&str; 3] =
-    ["crates/protocol/src/generated/", "docs/man/", "docs/completions/"];
+const GENERATED_DIRECTORIES: [&str; 4] = [
+    "crates/protocol/src/generated/",
+    "crates/fabric-sys/src/generated/",
+    "docs/man/",
+    "docs/completions/",
+];
 
 /// The time since which commits are held to rules; older ones were made before their subjects had
 /// any.

@@ -1,5 +1,5 @@
-//! Rule that unsafe code stays in `crates/sys`. It is held by the compiler's lint, and by a look at
-//! every other file.
+//! Rule that unsafe code stays in `crates/sys` and `crates/fabric-sys`. It is held by the
+//! compiler's lint, and by a look at every other file.
 
 use super::project::ProjectFile;
 use super::{Offence, Project, Rule};
@@ -7,13 +7,14 @@ use crate::rust_text::has_word;
 
 pub const RULE: Rule = Rule {
     name: "unsafe code",
-    promise: "unsafe compiles in crates/sys only, and there one commented operation a block",
+    promise: "unsafe compiles in sys and fabric-sys only, one commented operation a block",
     offences,
 };
 
-const SYS_DIRECTORY: &str = "crates/sys/";
+/// Folders of the crates that may hold unsafe code: over the kernel, and over libfabric.
+const SYS_DIRECTORIES: [&str; 2] = ["crates/sys/", "crates/fabric-sys/"];
 
-/// Lints that `crates/sys` must deny, as it cannot take the workspace's: table, key and value.
+/// Lints that these crates must deny, as they cannot take the workspace's: table, key and value.
 const SYS_LINTS: [(&str, &str, &str); 3] = [
     ("lints.rust", "unsafe_op_in_unsafe_fn", "\"deny\""),
     ("lints.clippy", "undocumented_unsafe_blocks", "\"deny\""),
@@ -37,10 +38,10 @@ fn offences(project: &Project) -> Vec<Offence> {
     offences
 }
 
-/// Offences for the word `unsafe` in the code of a file outside of `crates/sys`. Generated code is
+/// Offences for the word `unsafe` in the code of a file outside of these folders. Generated code is
 /// looked at too, and so are attributes such as `#[unsafe(no_mangle)]`.
 fn words_in(file: &ProjectFile) -> Vec<Offence> {
-    let Some(rust) = file.rust.as_ref().filter(|_| !file.path.starts_with(SYS_DIRECTORY)) else {
+    let Some(rust) = file.rust.as_ref().filter(|_| !is_in_sys(&file.path)) else {
         return Vec::new();
     };
     let lines = rust.code.lines().enumerate();
@@ -51,13 +52,17 @@ fn words_in(file: &ProjectFile) -> Vec<Offence> {
         .collect()
 }
 
+fn is_in_sys(path: &str) -> bool {
+    SYS_DIRECTORIES.iter().any(|directory| path.starts_with(directory))
+}
+
 fn is_member_manifest(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(parts.as_slice(), ["xtask", "Cargo.toml"] | ["crates", _, "Cargo.toml"])
 }
 
 fn manifest_offences(path: &str, manifest: &str) -> Vec<Offence> {
-    if !path.starts_with(SYS_DIRECTORY) {
+    if !is_in_sys(path) {
         if has_entry(manifest, "lints", "workspace", "true") {
             return Vec::new();
         }
@@ -107,6 +112,8 @@ mod tests {
         let found = offences(&Project::of(&[("crates/host/src/kernel.rs", source)]));
         assert_eq!(found[0].line, Some(3));
         assert_eq!(count("crates/sys/src/ring.rs", source), 0);
+        assert_eq!(count("crates/fabric-sys/src/object.rs", source), 0);
+        assert_eq!(count("crates/fabric/src/object.rs", source), 1);
         assert_eq!(count("crates/host/src/a.rs", "#[unsafe(no_mangle)] fn a() {}"), 1);
     }
 

@@ -1,0 +1,309 @@
+//! One side of a pair of endpoints: its queues, and the memory that its operations use.
+
+use core::{ffi::c_void, ops::Range, ptr};
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use slab::Slab;
+
+use crate::{
+    bindings::{self, fid_av, fid_cq, fid_ep, fid_eq},
+    domain::Domain,
+    error::Error,
+    memory::{Buffer, Remote, Window},
+    object::Object,
+};
+
+/// Time of one sleep where a provider cannot wait for completions itself.
+pub(crate) const NAP: Duration = Duration::from_micros(50);
+
+/// Memory that bytes are taken from.
+#[derive(Debug)]
+pub enum Source {
+    Buffer(Buffer, Range<usize>),
+    Window(Arc<Window>, Range<usize>),
+}
+
+/// Work for an endpoint, with the memory that belongs to it until its completion.
+#[derive(Debug)]
+pub enum Operation {
+    /// Send to a buffer that the peer has posted.
+    Send(Source),
+    /// Receive what the peer sends, into the whole buffer.
+    Receive(Buffer),
+    /// Write into the peer's memory, which hears nothing of it.
+    Write(Source, Remote),
+    /// Read the peer's memory into this part of a buffer.
+    Read(Buffer, Range<usize>, Remote),
+}
+
+/// An operation that is over: its memory is free again.
+#[derive(Debug)]
+pub struct Completion {
+    pub operation: Operation,
+    /// Count of bytes that a receive brought, else 0.
+    pub outcome: Result<usize, Error>,
+}
+
+/// Room in which libfabric keeps an operation, and the operation's number behind it.
+#[repr(C)]
+#[derive(Debug)]
+struct Context {
+    internal: bindings::fi_context2,
+    number: usize,
+}
+
+#[derive(Debug)]
+struct Posted {
+    operation: Operation,
+    context: Box<Context>,
+}
+
+// SAFETY: the pointers in a context are libfabric's own, which any thread may use.
+unsafe impl Send for Posted {}
+
+/// Objects of an endpoint, which are closed in this order.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    pub endpoint: Object<fid_ep>,
+    pub completions: Object<fid_cq>,
+    /// Events of the connection, where there is one.
+    pub events: Option<Object<fid_eq>>,
+    /// Addresses of peers, where there is no connection.
+    pub addresses: Option<Object<fid_av>>,
+    /// The peer among them.
+    pub peer: bindings::fi_addr_t,
+    pub can_wait: bool,
+}
+
+/// One side of a pair of endpoints.
+#[derive(Debug)]
+pub struct Channel {
+    /// `None` only while this is dropped.
+    parts: Option<Parts>,
+    posted: Slab<Posted>,
+    domain: Arc<Domain>,
+}
+
+impl Channel {
+    pub(crate) fn new(parts: Parts, domain: Arc<Domain>) -> Self {
+        Self { parts: Some(parts), posted: Slab::new(), domain }
+    }
+
+    #[must_use]
+    pub fn domain(&self) -> &Arc<Domain> {
+        &self.domain
+    }
+
+    /// Count of operations that are under way.
+    #[must_use]
+    pub fn under_way(&self) -> usize {
+        self.posted.len()
+    }
+
+    pub(crate) fn parts(&mut self) -> &mut Parts {
+        self.parts.as_mut().expect("it is not dropped yet")
+    }
+
+    /// Posts an operation.
+    ///
+    /// # Errors
+    /// The operation comes back with the error: EAGAIN while the queue is full.
+    ///
+    /// # Panics
+    /// If a range leaves its memory.
+    pub fn post(&mut self, operation: Operation) -> Result<(), (Operation, Error)> {
+        let place = self.posted.vacant_entry();
+        let internal = bindings::fi_context2 { internal: [ptr::null_mut(); 8] };
+        let context = Box::new(Context { internal, number: place.key() });
+        let posted = place.insert(Posted { operation, context });
+        let number = posted.context.number;
+        let parts = self.parts.as_ref().expect("it is not dropped yet");
+        let result = start(parts, posted);
+        match result {
+            Ok(()) => Ok(()),
+            Err(error) => Err((self.posted.remove(number).operation, error)),
+        }
+    }
+
+    /// Takes the next completion, if there is one by now. It also moves things on, for providers
+    /// that do nothing by themselves.
+    ///
+    /// # Errors
+    /// If the queue itself is broken.
+    pub fn poll(&mut self) -> Result<Option<Completion>, Error> {
+        let queue = self.parts().completions.raw();
+        self.take("fi_cq_read", |entry| {
+            // SAFETY: the queue is open, and the entry has the format it was opened with.
+            unsafe { bindings::fi_cq_read(queue, entry, 1) }
+        })
+    }
+
+    /// Waits for the next completion, at most this long.
+    ///
+    /// # Errors
+    /// As [`Self::poll`].
+    pub fn wait(&mut self, timeout: Duration) -> Result<Option<Completion>, Error> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let found = if self.parts().can_wait { self.wait_once(left)? } else { self.poll()? };
+            if found.is_some() || left.is_zero() {
+                return Ok(found);
+            }
+            if !self.parts().can_wait {
+                thread::sleep(NAP);
+            }
+        }
+    }
+
+    fn wait_once(&mut self, timeout: Duration) -> Result<Option<Completion>, Error> {
+        let queue = self.parts().completions.raw();
+        let timeout_ms = i32::try_from(timeout.as_millis()).unwrap_or(i32::MAX);
+        self.take("fi_cq_sread", |entry| {
+            // SAFETY: as for `poll`.
+            unsafe { bindings::fi_cq_sread(queue, entry, 1, ptr::null(), timeout_ms) }
+        })
+    }
+
+    fn take(
+        &mut self,
+        call: &'static str,
+        read: impl FnOnce(*mut c_void) -> isize,
+    ) -> Result<Option<Completion>, Error> {
+        let mut entry = bindings::fi_cq_msg_entry { op_context: ptr::null_mut(), flags: 0, len: 0 };
+        let result = read((&raw mut entry).cast());
+        match Error::check(call, result) {
+            Ok(0) => Ok(None),
+            Ok(_) => Ok(self.over(entry.op_context, Ok(entry.len))),
+            Err(error) if error.is_again() || error.code == libc::EINTR => Ok(None),
+            Err(error) if error.code == bindings::FI_EAVAIL.cast_signed() => self.take_failed(),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn take_failed(&mut self) -> Result<Option<Completion>, Error> {
+        let queue = self.parts().completions.raw();
+        // SAFETY: numbers and null pointers, for which zeros stand.
+        let mut entry: bindings::fi_cq_err_entry = unsafe { core::mem::zeroed() };
+        // SAFETY: the queue is open, and the entry lives across the call.
+        let result = unsafe { bindings::fi_cq_readerr(queue, &raw mut entry, 0) };
+        match Error::check("fi_cq_readerr", result) {
+            Err(error) if error.is_again() => Ok(None),
+            Err(error) => Err(error),
+            Ok(_) => {
+                let call = "the operation";
+                Ok(self.over(entry.op_context, Err(Error { call, code: entry.err })))
+            }
+        }
+    }
+
+    /// Finds the operation of a completion; a completion of nothing is none.
+    fn over(&mut self, context: *mut c_void, outcome: Result<usize, Error>) -> Option<Completion> {
+        let context = context.cast::<Context>();
+        let is_posted = |posted: &Posted| ptr::eq(&raw const *posted.context, context);
+        if context.is_null() {
+            return None;
+        }
+        // SAFETY: it is not null, so it is the context of an operation that was posted and has no
+        // other completion: its box is still in the list.
+        let number = unsafe { (*context).number };
+        if !self.posted.get(number).is_some_and(is_posted) {
+            return None;
+        }
+        let operation = self.posted.remove(number).operation;
+        let is_receive = matches!(operation, Operation::Receive(_));
+        let outcome = outcome.map(|len_bytes| if is_receive { len_bytes } else { 0 });
+        Some(Completion { operation, outcome })
+    }
+}
+
+impl Drop for Channel {
+    /// Closes the endpoint first. Where that fails, the memory of what is under way is never freed:
+    /// a card might still use it.
+    fn drop(&mut self) {
+        let Some(Parts { endpoint, completions, events, addresses, .. }) = self.parts.take() else {
+            return;
+        };
+        if events.is_some() {
+            // SAFETY: the endpoint is open.
+            unsafe { bindings::fi_shutdown(endpoint.raw(), 0) };
+        }
+        if endpoint.close().is_err() {
+            core::mem::forget(core::mem::take(&mut self.posted));
+            core::mem::forget(self.domain.clone());
+        }
+        drop((completions, events, addresses));
+    }
+}
+
+/// Gives an operation to its endpoint.
+fn start(parts: &Parts, posted: &mut Posted) -> Result<(), Error> {
+    let (endpoint, peer) = (parts.endpoint.raw(), parts.peer);
+    let context = (&raw mut *posted.context).cast::<c_void>();
+    match &mut posted.operation {
+        Operation::Send(source) => {
+            let (start, len, descriptor) = source.part();
+            // SAFETY: the memory and the context are owned by the list of posted operations until
+            // the completion, and the endpoint is closed before either is freed.
+            let result =
+                unsafe { bindings::fi_send(endpoint, start, len, descriptor, peer, context) };
+            Error::check("fi_send", result).map(drop)
+        }
+        Operation::Receive(buffer) => {
+            let (len, descriptor, start) =
+                (buffer.len_bytes(), buffer.descriptor(), buffer.start());
+            // SAFETY: as for sending.
+            let result =
+                unsafe { bindings::fi_recv(endpoint, start, len, descriptor, peer, context) };
+            Error::check("fi_recv", result).map(drop)
+        }
+        Operation::Write(source, Remote { address, key }) => {
+            let (start, len, descriptor) = source.part();
+            // SAFETY: as for sending; the peer's memory is the peer's to guard.
+            let result = unsafe {
+                bindings::fi_write(endpoint, start, len, descriptor, peer, *address, *key, context)
+            };
+            Error::check("fi_write", result).map(drop)
+        }
+        Operation::Read(buffer, range, Remote { address, key }) => {
+            assert!(range.start <= range.end && range.end <= buffer.len_bytes());
+            let descriptor = buffer.descriptor();
+            let start = buffer.start().wrapping_byte_add(range.start);
+            // SAFETY: as for sending.
+            let result = unsafe {
+                bindings::fi_read(
+                    endpoint,
+                    start,
+                    range.len(),
+                    descriptor,
+                    peer,
+                    *address,
+                    *key,
+                    context,
+                )
+            };
+            Error::check("fi_read", result).map(drop)
+        }
+    }
+}
+
+impl Source {
+    /// Address, length and registration of the part that is sent.
+    fn part(&mut self) -> (*const c_void, usize, *mut c_void) {
+        let (start, range, len, descriptor) = match self {
+            Self::Buffer(buffer, range) => {
+                let (len, descriptor) = (buffer.len_bytes(), buffer.descriptor());
+                (buffer.start().cast_const(), range, len, descriptor)
+            }
+            Self::Window(window, range) => {
+                (window.start(), range, window.len_bytes(), window.descriptor())
+            }
+        };
+        assert!(range.start <= range.end && range.end <= len, "a range leaves its memory");
+        (start.wrapping_byte_add(range.start), range.len(), descriptor)
+    }
+}

@@ -1,0 +1,212 @@
+//! Every operation of a pair of endpoints, and what goes wrong.
+
+use std::{
+    fs::File,
+    io::Write,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use haul_fabric_sys::{
+    Buffer, Channel, Completion, Domain, EndpointKind, Info, Listener, Operation, Reach, Source,
+    Window, connect,
+};
+
+const LONG: Duration = Duration::from_secs(20);
+const TICKET: [u8; 16] = *b"sixteen letters.";
+
+/// A provider that every machine has.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    provider: &'static str,
+    kind: EndpointKind,
+    node: Option<&'static str>,
+}
+
+const WAYS: [Way; 2] = [
+    Way { provider: "tcp", kind: EndpointKind::Connected, node: Some("127.0.0.1") },
+    Way { provider: "shm", kind: EndpointKind::ReliableDatagrams, node: None },
+];
+
+impl Way {
+    fn domain(self) -> Arc<Domain> {
+        let info = Info::find(self.provider, self.kind, self.node).expect("it is everywhere");
+        Domain::open(info).expect("it opens")
+    }
+
+    /// Two ends; the second one was listened for.
+    fn pair(self) -> (Channel, Channel) {
+        let mut listener = Listener::new(&self.domain(), TICKET).expect("it listens");
+        let address = listener.address().expect("it has an address");
+        let accepted = thread::spawn(move || listener.accept(LONG).expect("it accepts"));
+        let near = connect(&self.domain(), &address, &TICKET, LONG).expect("it connects");
+        (near, accepted.join().expect("it ends"))
+    }
+}
+
+fn buffer(channel: &Channel, bytes: &[u8], reach: Reach) -> Buffer {
+    let mut buffer = Buffer::new(channel.domain(), bytes.len(), reach).expect("memory");
+    buffer.bytes_mut().copy_from_slice(bytes);
+    buffer
+}
+
+/// Drives both ends until each has brought as many completions as are wanted of it.
+fn drive(ends: [(&mut Channel, usize); 2]) -> [Vec<Completion>; 2] {
+    let begun = Instant::now();
+    let mut all = [Vec::new(), Vec::new()];
+    let [(near, near_wanted), (far, far_wanted)] = ends;
+    while all[0].len() < near_wanted || all[1].len() < far_wanted {
+        all[0].extend(near.poll().expect("a queue"));
+        all[1].extend(far.poll().expect("a queue"));
+        assert!(begun.elapsed() < LONG, "{all:?}");
+    }
+    all
+}
+
+#[test]
+fn what_one_end_sends_the_other_receives() {
+    for way in WAYS {
+        let (mut near, mut far) = way.pair();
+        for len_bytes in [1, 4096, 100_000, 1 << 20] {
+            let bytes: Vec<u8> = (0..len_bytes).map(|at| (at * 7) as u8).collect();
+            let empty = buffer(&far, &vec![0; len_bytes + 5], Reach::Local);
+            far.post(Operation::Receive(empty)).unwrap();
+            let full = buffer(&near, &bytes, Reach::Local);
+            near.post(Operation::Send(Source::Buffer(full, 0..len_bytes))).unwrap();
+            let [sent, received] = drive([(&mut near, 1), (&mut far, 1)]);
+            assert!(sent[0].outcome.is_ok(), "{way:?}: {sent:?}");
+            assert_eq!(received[0].outcome, Ok(len_bytes), "{way:?}");
+            let Operation::Receive(buffer) = &received[0].operation else { panic!("{received:?}") };
+            assert!(buffer.bytes()[..len_bytes] == bytes && buffer.bytes()[len_bytes..] == [0; 5]);
+        }
+        assert_eq!((near.under_way(), far.under_way()), (0, 0));
+    }
+}
+
+#[test]
+fn one_end_writes_and_reads_the_memory_of_the_other() {
+    for way in WAYS {
+        let (mut near, mut far) = way.pair();
+        let theirs = buffer(&far, &[1; 8192], Reach::RemoteWrite);
+        let full = buffer(&near, &[9; 4096], Reach::Local);
+        let to = theirs.remote().from(4096);
+        near.post(Operation::Write(Source::Buffer(full, 96..4096), to)).unwrap();
+        let [written, _] = drive([(&mut near, 1), (&mut far, 0)]);
+        assert!(written[0].outcome.is_ok(), "{way:?}: {written:?}");
+        let begun = Instant::now();
+        while theirs.bytes()[8095] != 9 {
+            assert!(far.poll().unwrap().is_none() && begun.elapsed() < LONG);
+        }
+        assert!(theirs.bytes()[..4096] == [1; 4096] && theirs.bytes()[4096..8096] == [9; 4000]);
+        assert!(theirs.bytes()[8096..] == [1; 96]);
+
+        let theirs = buffer(&far, &[5; 8192], Reach::RemoteRead);
+        let empty = buffer(&near, &[0; 4096], Reach::Local);
+        near.post(Operation::Read(empty, 10..20, theirs.remote())).unwrap();
+        let [read, _] = drive([(&mut near, 1), (&mut far, 0)]);
+        let Operation::Read(buffer, ..) = &read[0].operation else { panic!("{read:?}") };
+        assert!(buffer.bytes()[..10] == [0; 10] && buffer.bytes()[10..20] == [5; 10], "{way:?}");
+        assert!(buffer.bytes()[20..] == [0; 4076]);
+    }
+}
+
+#[test]
+fn pages_of_a_file_are_sent_without_a_buffer() {
+    for way in WAYS {
+        let (mut near, mut far) = way.pair();
+        let mut file = tempfile::tempfile().unwrap();
+        let bytes: Vec<u8> = (0..300_000).map(|at| (at / 3) as u8).collect();
+        file.write_all(&bytes).unwrap();
+        let window = Arc::new(Window::new(near.domain(), &file, 8192, 200_000).unwrap());
+        assert_eq!(window.len_bytes(), 200_000);
+        let empty = buffer(&far, &vec![0; 200_000], Reach::Local);
+        far.post(Operation::Receive(empty)).unwrap();
+        near.post(Operation::Send(Source::Window(window, 100..150_100))).unwrap();
+        let [sent, received] = drive([(&mut near, 1), (&mut far, 1)]);
+        assert!(sent[0].outcome.is_ok(), "{way:?}");
+        let Operation::Receive(buffer) = &received[0].operation else { panic!("{received:?}") };
+        assert_eq!(received[0].outcome, Ok(150_000));
+        assert!(buffer.bytes()[..150_000] == bytes[8292..158_292], "{way:?}");
+    }
+}
+
+#[test]
+fn a_wait_ends_without_a_completion_and_with_one() {
+    for way in WAYS {
+        let (mut near, mut far) = way.pair();
+        let begun = Instant::now();
+        assert!(far.wait(Duration::from_millis(60)).unwrap().is_none());
+        assert!(begun.elapsed() >= Duration::from_millis(60), "{way:?}");
+        let empty = buffer(&far, &[0; 8], Reach::Local);
+        far.post(Operation::Receive(empty)).unwrap();
+        let sender = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(40));
+            let full = buffer(&near, b"eight by", Reach::Local);
+            near.post(Operation::Send(Source::Buffer(full, 0..8))).unwrap();
+            assert!(near.wait(LONG).unwrap().unwrap().outcome.is_ok());
+            near
+        });
+        assert_eq!(far.wait(LONG).unwrap().unwrap().outcome, Ok(8), "{way:?}");
+        sender.join().unwrap();
+    }
+}
+
+#[test]
+fn who_has_another_ticket_is_turned_away_and_the_right_one_still_comes_in() {
+    for way in WAYS {
+        let mut listener = Listener::new(&way.domain(), TICKET).unwrap();
+        let address = listener.address().unwrap();
+        let accepted = thread::spawn(move || listener.accept(LONG).unwrap());
+        let short = Duration::from_millis(500);
+        let refused = connect(&way.domain(), &address, &[7; 16], short).unwrap_err();
+        let codes = [libc::ECONNREFUSED, libc::ETIMEDOUT];
+        assert!(codes.contains(&refused.code), "{way:?}: {refused}");
+        let near = connect(&way.domain(), &address, &TICKET, LONG).unwrap();
+        drop((near, accepted.join().unwrap()));
+    }
+}
+
+#[test]
+fn nobody_is_waited_for_longer_than_was_said() {
+    for way in WAYS {
+        let listener = Listener::new(&way.domain(), TICKET).unwrap();
+        let begun = Instant::now();
+        let error = listener.accept(Duration::from_millis(200)).unwrap_err();
+        assert_eq!(error.code, libc::ETIMEDOUT, "{way:?}: {error}");
+        assert!(begun.elapsed() < Duration::from_secs(5));
+    }
+}
+
+#[test]
+fn an_end_that_goes_is_told_and_what_it_had_posted_is_freed() {
+    for way in WAYS {
+        let (mut near, mut far) = way.pair();
+        for _ in 0..4 {
+            let empty = buffer(&far, &[0; 4096], Reach::Local);
+            far.post(Operation::Receive(empty)).unwrap();
+        }
+        assert_eq!(far.under_way(), 4);
+        drop(far);
+        if way.kind == EndpointKind::Connected {
+            let full = buffer(&near, &[1; 1 << 20], Reach::Local);
+            let posted = near.post(Operation::Send(Source::Buffer(full, 0..1 << 20)));
+            let ended = posted.is_err() || near.wait(LONG).unwrap().unwrap().outcome.is_err();
+            assert!(ended, "{way:?}");
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_is_not_there_is_an_error() {
+    let error = Info::find("nothing", EndpointKind::Connected, None).unwrap_err();
+    assert_eq!(error.call, "fi_getinfo");
+    assert!(error.to_string().starts_with("fi_getinfo: "), "{error}");
+}
+
+#[test]
+fn a_file_that_cannot_be_mapped_gives_no_window() {
+    let domain = WAYS[0].domain();
+    let directory = File::open("/").unwrap();
+    assert!(Window::new(&domain, directory, 0, 4096).is_err());
+}
