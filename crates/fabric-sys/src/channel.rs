@@ -1,6 +1,10 @@
 //! One side of a pair of endpoints: its queues, and the memory that its operations use.
 
-use core::{ffi::c_void, ops::Range, ptr};
+use core::{
+    ffi::c_void,
+    ops::Range,
+    ptr::{self, NonNull},
+};
 use std::{
     sync::Arc,
     thread,
@@ -56,14 +60,31 @@ struct Context {
     number: usize,
 }
 
+/// An operation that is under way. Its context is reached by a pointer only, which libfabric has
+/// too: a box that is moved may have no other.
 #[derive(Debug)]
 struct Posted {
     operation: Operation,
-    context: Box<Context>,
+    context: NonNull<Context>,
 }
 
 // SAFETY: the pointers in a context are libfabric's own, which any thread may use.
 unsafe impl Send for Posted {}
+
+impl Posted {
+    fn new(operation: Operation, number: usize) -> Self {
+        let internal = bindings::fi_context2 { internal: [ptr::null_mut(); 8] };
+        let context = NonNull::from(Box::leak(Box::new(Context { internal, number })));
+        Self { operation, context }
+    }
+
+    /// Frees the context of an operation that is over.
+    fn over(self) -> Operation {
+        // SAFETY: the box of `new`, which libfabric has no more use for.
+        drop(unsafe { Box::from_raw(self.context.as_ptr()) });
+        self.operation
+    }
+}
 
 /// Objects of an endpoint, which are closed in this order.
 #[derive(Debug)]
@@ -117,15 +138,13 @@ impl Channel {
     /// If a range leaves its memory.
     pub fn post(&mut self, operation: Operation) -> Result<(), (Operation, Error)> {
         let place = self.posted.vacant_entry();
-        let internal = bindings::fi_context2 { internal: [ptr::null_mut(); 8] };
-        let context = Box::new(Context { internal, number: place.key() });
-        let posted = place.insert(Posted { operation, context });
-        let number = posted.context.number;
+        let number = place.key();
+        let posted = place.insert(Posted::new(operation, number));
         let parts = self.parts.as_ref().expect("it is not dropped yet");
         let result = start(parts, posted);
         match result {
             Ok(()) => Ok(()),
-            Err(error) => Err((self.posted.remove(number).operation, error)),
+            Err(error) => Err((self.posted.remove(number).over(), error)),
         }
     }
 
@@ -204,7 +223,7 @@ impl Channel {
     /// Finds the operation of a completion; a completion of nothing is none.
     fn over(&mut self, context: *mut c_void, outcome: Result<usize, Error>) -> Option<Completion> {
         let context = context.cast::<Context>();
-        let is_posted = |posted: &Posted| ptr::eq(&raw const *posted.context, context);
+        let is_posted = |posted: &Posted| ptr::eq(posted.context.as_ptr(), context);
         if context.is_null() {
             return None;
         }
@@ -214,7 +233,7 @@ impl Channel {
         if !self.posted.get(number).is_some_and(is_posted) {
             return None;
         }
-        let operation = self.posted.remove(number).operation;
+        let operation = self.posted.remove(number).over();
         let is_receive = matches!(operation, Operation::Receive(_));
         let outcome = outcome.map(|len_bytes| if is_receive { len_bytes } else { 0 });
         Some(Completion { operation, outcome })
@@ -232,9 +251,11 @@ impl Drop for Channel {
             // SAFETY: the endpoint is open.
             unsafe { bindings::fi_shutdown(endpoint.raw(), 0) };
         }
-        if endpoint.close().is_err() {
-            core::mem::forget(core::mem::take(&mut self.posted));
-            core::mem::forget(self.domain.clone());
+        let posted = core::mem::take(&mut self.posted);
+        if endpoint.close().is_ok() {
+            posted.into_iter().for_each(|(_, posted)| drop(posted.over()));
+        } else {
+            core::mem::forget((posted, self.domain.clone()));
         }
         drop((completions, events, addresses));
     }
@@ -243,7 +264,7 @@ impl Drop for Channel {
 /// Gives an operation to its endpoint.
 fn start(parts: &Parts, posted: &mut Posted) -> Result<(), Error> {
     let (endpoint, peer) = (parts.endpoint.raw(), parts.peer);
-    let context = (&raw mut *posted.context).cast::<c_void>();
+    let context = posted.context.as_ptr().cast::<c_void>();
     match &mut posted.operation {
         Operation::Send(source) => {
             let (start, len, descriptor) = source.part();
