@@ -785,7 +785,6 @@ impl<'a> Client<'a> {
             content: self.manifest.is_some()
                 || (self.options.verify_target && self.open.direction == Direction::Pull),
             host: self.host.clone(),
-            rtt,
             congestion: choose_congestion(&self.host, rtt),
             pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,

@@ -151,7 +151,6 @@ impl Server {
             digest: message::Digest::None,
             content: false,
             host: self.host.clone(),
-            rtt,
             congestion: choose_congestion(&self.host, rtt),
             pacing_bytes_per_s: None,
             buffer_bytes_max: BUFFER_BYTES_MAX,

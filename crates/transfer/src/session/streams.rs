@@ -266,8 +266,6 @@ pub struct StreamSetup {
     /// BLAKE3 values of the spans are wanted too, whatever verifies them.
     pub content: bool,
     pub host: Arc<Host>,
-    /// Round trip of the path when the session began.
-    pub rtt: Duration,
     pub congestion: CongestionChoice,
     /// Pacing rate of each stream, in bytes a second.
     pub pacing_bytes_per_s: Option<u64>,
@@ -292,7 +290,6 @@ impl StreamSetup {
             digest: message::Digest::AesGmac,
             content: false,
             host: Arc::default(),
-            rtt: Duration::ZERO,
             congestion: CongestionChoice { control: None, because: String::new() },
             pacing_bytes_per_s: None,
             buffer_bytes_max: 1 << 20,

@@ -496,7 +496,6 @@ impl Session<'_> {
             digest: message::Digest::None,
             content: false,
             host: self.host.clone(),
-            rtt: self.rtt,
             congestion: choose_congestion(&self.host, self.rtt),
             pacing_bytes_per_s: Some(asked.rate_bytes_per_s)
                 .filter(|rate| *rate > 0)

@@ -109,7 +109,7 @@ impl ReceivingOptions {
         }
         let contents = Arc::new(Contents::default());
         let check = rules.verify_target.then(|| TargetCheck::new(contents.clone()));
-        let (root, staged_max) = (place.root(), staged_max(options.offers.files, setup.rtt));
+        let (root, staged_max) = (place.root(), staged_max(options.offers.files));
         let committer =
             Committer::start(wake(&streams), contents.clone(), check, root, staged_max)?;
         let supply = Supply::new(source, streams.clone(), setup.clone());

@@ -227,13 +227,8 @@ fn a_hidden_directory_that_cannot_get_its_name_is_told_of_at_the_end() {
 }
 
 #[test]
-fn the_longer_the_path_the_fewer_small_files_wait_for_a_sync() {
-    let staged_max = |rtt_ms| staged_max(16_384, Duration::from_millis(rtt_ms));
-    assert_eq!(staged_max(0), 8192);
-    assert_eq!(staged_max(10), 8192 - 1000);
-    assert_eq!(staged_max(50), 8192 - 5000);
-    assert_eq!((staged_max(100), staged_max(60_000)), (1024, 1024));
-    assert_eq!(super::staged_max(1, Duration::from_secs(1)), 1);
+fn no_more_small_files_wait_for_a_sync_than_others_may_come_meanwhile() {
+    assert_eq!([24_576, 4096, 4095, 100, 1].map(staged_max), [2048, 2048, 2047, 50, 1]);
 }
 
 #[test]
