@@ -641,7 +641,8 @@ fn a_client_that_keeps_as_many_offers_open_as_it_may_takes_little_memory() {
             });
         }
     }
-    for number in 0..1000 {
+    // More than the bytes that it grants: each takes 4351 (haul_protocol::message::offer_bytes).
+    for number in 0..3000 {
         peer.say(largest(4 * offers_max as u32 + number));
     }
     let fault = peer.hear_refusal();

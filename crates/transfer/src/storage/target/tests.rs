@@ -59,6 +59,17 @@ fn a_file_without_a_name_may_be_opened_again_until_it_has_its_mode() {
 }
 
 #[test]
+fn an_offer_is_shared_where_it_is_the_same_and_kept_where_it_is_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut target = prepared(directory.path(), 4);
+    let (same, other) = (Arc::new((*target.offer).clone()), Arc::new(offer(b"x", 5)));
+    target.share(&other);
+    assert_eq!(target.offer.size_bytes, 4);
+    target.share(&same);
+    assert!(Arc::ptr_eq(&target.offer, &same));
+}
+
+#[test]
 fn a_commit_touches_its_own_temporary_only() {
     let directory = tempfile::tempdir().unwrap();
     let part = directory.path().join(PART);
