@@ -691,6 +691,19 @@ mod tests {
         all_of(&file)
     }
 
+    #[test]
+    fn the_most_bytes_are_four_records_a_span_of_which_two_have_digest_and_value() {
+        let one = SpanRange { first: SpanIndex(0), count: 1 };
+        let len_of = |digests: &[Digest], values: &[Value]| {
+            let mut bytes = Vec::new();
+            encode_record(&one, digests, values, 1, &mut bytes);
+            bytes.len() as u64
+        };
+        let whole = len_of(&[[0; DIGEST_BYTES]], &[[0; VALUE_BYTES]]);
+        let of_a_span = 2 * whole + 2 * len_of(&[], &[]);
+        assert_eq!(FILE_BYTES_MAX, HEADER_BYTES as u64 + limits::SPANS_MAX * of_a_span);
+    }
+
     fn all_of(mut file: &File) -> Vec<u8> {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(0)).unwrap();

@@ -323,6 +323,24 @@ mod tests {
     }
 
     #[test]
+    fn names_that_lie_within_one_piece_of_a_run_are_read_and_written_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = Root::open(directory.path()).unwrap();
+        let mut sorter = NameSorter::default();
+        sorter.push(b"a", &root).unwrap();
+        sorter.push(b"b", &root).unwrap();
+        sorter.write_run(&root).unwrap();
+        let file = sorter.file.as_ref().unwrap();
+        assert_eq!((file.buffer().len(), file.get_ref().metadata().unwrap().len()), (6, 0));
+        let SortedNames { file, runs, .. } = sorter.sorted().unwrap();
+        assert_eq!(runs, [(0, 6)]);
+        let file = file.unwrap();
+        let mut reader = Reader { file, at: 0, end: 6, buffer: Vec::new(), taken: 0 };
+        assert_eq!(reader.next().unwrap(), Some(b"a".to_vec()));
+        assert_eq!((reader.at, reader.taken, reader.buffer.len()), (6, 3, 6));
+    }
+
+    #[test]
     fn heads_of_runs_are_equal_by_their_names() {
         let head = |name: &str| Head {
             name: name.into(),
