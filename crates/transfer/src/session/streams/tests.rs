@@ -233,11 +233,16 @@ fn all_streams_are_ended_and_waited_for_whatever_they_do() {
         panic!("{events:?}")
     };
     assert!(stream.0 == 0 && *in_span && matches!(why, Some(StreamError::Closed)));
+    let over = || lock(&streams.threads).iter().filter(|thread| thread.is_finished()).count();
+    wait_for("its thread is over", || over() == 1);
     let (near, far) = ends();
     fars.push(far);
     assert!(streams.claim(StreamId(3), 3));
     streams.spawn(StreamId(3), move || Ok(near), until_shut(&left));
     wait_for("another", || streams.open_count() == 3);
+    // Only those that work have a thread to wait for.
+    assert_eq!(over(), 0);
+    assert_eq!(lock(&streams.threads).len(), 3);
     assert_eq!(streams.socket_figures().iter().filter(|it| it.is_open).count(), 3);
     assert!(streams.all_figures().iter().all(|it| it.thread.is_some()));
     streams.stop();
