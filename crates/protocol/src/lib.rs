@@ -16,6 +16,7 @@ pub mod handshake;
 pub mod limits;
 pub mod message;
 pub mod name;
+mod name_set;
 pub mod pack;
 mod protocol_error;
 pub mod receiver;

@@ -1,6 +1,6 @@
 //! Names taken in a session: one file for a name, and which names a receiver refuses.
 //!
-//! Names are kept as 64-bit hashes, in two generations, so memory is bounded (some 16 MiB): the
+//! Names are kept as 64-bit hashes, in two generations, so memory is bounded (some 9 MiB): the
 //! last [`limits::TAKEN_NAMES_MAX`] / 2 names are always known. Two different names have one hash
 //! with a probability of 2^-64 a pair; the second of them is refused in words. No peer can make a
 //! name that has the hash of another: a hard link to what was there before would be taken for one
@@ -9,8 +9,9 @@
 use crate::{
     limits,
     message::{Fault, FaultCode, FileKind, FileOffer, Growth, Side},
+    name_set::NameSet,
 };
-use alloc::{collections::BTreeSet, format, string::String, vec::Vec};
+use alloc::{format, string::String, vec::Vec};
 
 /// A hash that a name is kept by.
 pub(crate) type NameHash = u64;
@@ -40,8 +41,8 @@ pub(crate) struct TakenNames {
     pub repeats: Repeats,
     /// The first component of all names, where the target's path stands for one source.
     source: Option<Vec<u8>>,
-    young: BTreeSet<NameHash>,
-    old: BTreeSet<NameHash>,
+    young: NameSet,
+    old: NameSet,
 }
 
 impl TakenNames {
@@ -80,7 +81,7 @@ impl TakenNames {
     }
 
     fn holds(&self, hash: NameHash) -> bool {
-        self.young.contains(&hash) || self.old.contains(&hash)
+        self.young.contains(hash) || self.old.contains(hash)
     }
 
     /// Whether a name stays taken once its file is in place.
@@ -90,8 +91,8 @@ impl TakenNames {
 
     /// Releases a name, which may be offered again: nothing was put there under it.
     pub fn release(&mut self, hash: NameHash) {
-        self.young.remove(&hash);
-        self.old.remove(&hash);
+        self.young.remove(hash);
+        self.old.remove(hash);
     }
 }
 
