@@ -19,6 +19,7 @@ use crate::{
     error::Error,
     memory::{Buffer, Remote, Window},
     object::Object,
+    same_process::{self, Names},
 };
 
 /// Time of one sleep where a provider cannot wait for completions itself.
@@ -98,6 +99,8 @@ pub(crate) struct Parts {
     /// The peer among them.
     pub peer: bindings::fi_addr_t,
     pub can_wait: bool,
+    /// Both names, where there is no connection and the peer is known.
+    pub names: Option<Names>,
 }
 
 /// One side of a pair of endpoints.
@@ -241,24 +244,33 @@ impl Channel {
 }
 
 impl Drop for Channel {
-    /// Closes the endpoint first. Where that fails, the memory of what is under way is never freed:
-    /// a card might still use it.
     fn drop(&mut self) {
-        let Some(Parts { endpoint, completions, events, addresses, .. }) = self.parts.take() else {
-            return;
-        };
-        if events.is_some() {
-            // SAFETY: the endpoint is open.
-            unsafe { bindings::fi_shutdown(endpoint.raw(), 0) };
-        }
+        let Some(mut parts) = self.parts.take() else { return };
+        let names = parts.names.take();
         let posted = core::mem::take(&mut self.posted);
-        if endpoint.close().is_ok() {
-            posted.into_iter().for_each(|(_, posted)| drop(posted.over()));
-        } else {
-            core::mem::forget((posted, self.domain.clone()));
+        let domain = self.domain.clone();
+        let close = move || close(parts, posted, &domain);
+        match names {
+            Some(names) => same_process::goes(&names, Box::new(close)),
+            None => close(),
         }
-        drop((completions, events, addresses));
     }
+}
+
+/// Closes an endpoint that nobody uses any more. Where that fails, the memory of what is under way
+/// is never freed: a card might still use it.
+fn close(parts: Parts, posted: Slab<Posted>, domain: &Arc<Domain>) {
+    let Parts { endpoint, completions, events, addresses, .. } = parts;
+    if events.is_some() {
+        // SAFETY: the endpoint is open.
+        unsafe { bindings::fi_shutdown(endpoint.raw(), 0) };
+    }
+    if endpoint.close().is_ok() {
+        posted.into_iter().for_each(|(_, posted)| drop(posted.over()));
+    } else {
+        core::mem::forget((posted, domain.clone()));
+    }
+    drop((completions, events, addresses));
 }
 
 /// Gives an operation to its endpoint.

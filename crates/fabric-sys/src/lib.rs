@@ -23,6 +23,8 @@ mod listener;
 mod memory;
 #[cfg(feature = "libfabric")]
 mod object;
+#[cfg(feature = "libfabric")]
+mod same_process;
 
 #[cfg(feature = "libfabric")]
 pub use {

@@ -18,6 +18,7 @@ use crate::{
     info::{EndpointKind, Info},
     memory::{Buffer, Reach},
     object::Object,
+    same_process::{self, Names},
 };
 
 /// The longest address, in bytes.
@@ -209,7 +210,8 @@ fn endpoint(domain: &Arc<Domain>, info: &Info) -> Result<(Parts, Object<fid_eq>)
     bind(&endpoint, completions.fid(), u64::from(bindings::FI_SEND | bindings::FI_RECV))?;
     enable(&endpoint)?;
     let peer = u64::MAX;
-    let parts = Parts { endpoint, completions, events: None, addresses: None, peer, can_wait };
+    let (addresses, names) = (None, None);
+    let parts = Parts { endpoint, completions, events: None, addresses, peer, can_wait, names };
     Ok((parts, events))
 }
 
@@ -228,8 +230,8 @@ fn datagrams(domain: &Arc<Domain>) -> Result<Channel, Error> {
     bind(&endpoint, addresses.fid(), 0)?;
     bind(&endpoint, completions.fid(), u64::from(bindings::FI_SEND | bindings::FI_RECV))?;
     enable(&endpoint)?;
-    let (addresses, peer) = (Some(addresses), u64::MAX);
-    let parts = Parts { endpoint, completions, events: None, addresses, peer, can_wait };
+    let (addresses, peer, names) = (Some(addresses), u64::MAX, None);
+    let parts = Parts { endpoint, completions, events: None, addresses, peer, can_wait, names };
     Ok(Channel::new(parts, domain.clone()))
 }
 
@@ -387,7 +389,10 @@ fn next_completion(channel: &mut Channel, deadline: Instant) -> Result<Completio
 }
 
 fn insert_peer(channel: &mut Channel, address: &[u8]) -> Result<(), Error> {
+    let domain = channel.domain().clone();
     let parts = channel.parts();
+    let own = name_of(parts.endpoint.fid(), &domain)?.bytes;
+    let names = Names { own, peer: address.to_vec() };
     let Some(addresses) = &parts.addresses else { return Ok(()) };
     // A provider that reads a text must find its end.
     let address = [address, &[0]].concat();
@@ -400,6 +405,8 @@ fn insert_peer(channel: &mut Channel, address: &[u8]) -> Result<(), Error> {
     match Error::check("fi_av_insert", inserted as isize)? {
         1 => {
             parts.peer = peer;
+            same_process::opened(&names);
+            parts.names = Some(names);
             Ok(())
         }
         _ => Err(Error { call: "fi_av_insert", code: libc::EADDRNOTAVAIL }),

@@ -1,12 +1,9 @@
 //! Registered memory: buffers of this process, and windows on a file's pages.
 
-use core::{ffi::c_void, ptr};
+use core::{ffi::c_void, ops::Range, ptr};
 use std::{io, os::fd::AsFd, sync::Arc};
 
-use haul_sys::{
-    Mapping, PageMemory,
-    mapping::{Access, Populate},
-};
+use haul_sys::PageMemory;
 
 use crate::{
     bindings::{self, fid_mr},
@@ -138,16 +135,18 @@ impl Remote {
 /// A part of a file whose pages in the page cache are registered, for sending and remote writing.
 ///
 /// No local write is asked for: since Linux 6.2 such a registration pins the file's own pages.
-/// Nothing in this process reads them, so a file that is cut short is no SIGBUS.
+/// Where a provider reads them by the processor and the file was cut short, it reads zeros, and
+/// [`Window::has_lost_a_page`] says so.
 #[derive(Debug)]
 pub struct Window {
     // In this order they go.
     region: Object<fid_mr>,
-    mapping: Mapping,
+    mapping: haul_sys::Window,
     _domain: Arc<Domain>,
 }
 
-// SAFETY: a shared reference gives an address and no access to the bytes.
+// SAFETY: a shared reference only reads: the bytes, which others may change at any time, and an
+// atomic flag.
 unsafe impl Sync for Window {}
 
 /// Reasons why a window cannot be had.
@@ -171,8 +170,8 @@ impl Window {
         offset_bytes: u64,
         len_bytes: usize,
     ) -> Result<Self, NoWindow> {
-        let mapping = Mapping::new(file, offset_bytes, len_bytes, Access::Read, Populate::OnUse)
-            .map_err(NoWindow::Map)?;
+        let mapping =
+            haul_sys::Window::open(file, offset_bytes, len_bytes).map_err(NoWindow::Map)?;
         let access = bindings::FI_SEND | bindings::FI_WRITE;
         // SAFETY: the mapping goes after the registration is closed, by the fields' order.
         let region = unsafe { register(domain, mapping.address_of_first(), len_bytes, access) };
@@ -183,6 +182,23 @@ impl Window {
     #[must_use]
     pub fn len_bytes(&self) -> usize {
         self.mapping.len_bytes()
+    }
+
+    /// Shows a range of the window to `look`, for a digest.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when a page was gone.
+    ///
+    /// # Panics
+    /// If the range leaves the window.
+    pub fn see(&self, range: Range<usize>, look: impl FnOnce(&[u8])) -> io::Result<()> {
+        self.mapping.see(range, look)
+    }
+
+    /// Whether some page was gone when the processor read it.
+    #[must_use]
+    pub fn has_lost_a_page(&self) -> bool {
+        self.mapping.has_lost_a_page()
     }
 
     pub(crate) fn start(&self) -> *const c_void {

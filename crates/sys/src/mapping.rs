@@ -82,13 +82,6 @@ impl Mapping {
         self.len_bytes
     }
 
-    /// The address of the first byte that was asked for, to be given to a device. It is for nobody
-    /// to read: the file may be cut short at any time.
-    #[must_use]
-    pub fn address_of_first(&self) -> *const core::ffi::c_void {
-        self.start.wrapping_byte_add(self.skip_bytes)
-    }
-
     /// Sends mapped bytes; returns how many went.
     ///
     /// # Errors

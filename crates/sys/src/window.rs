@@ -1,4 +1,6 @@
-//! A window on a file's pages that the program itself reads, without a copy, for a digest.
+//! A window on a file's pages, which are read without a copy.
+//!
+//! The program itself reads them, for a digest, or a library or a card that is given the address.
 //!
 //! A file that is truncated while it is mapped raises SIGBUS at the pages that are gone (mmap(2)).
 //! While a window is open such a page is replaced by zeros, by a handler that knows the windows,
@@ -17,7 +19,7 @@ use std::{
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Windows open at a time in one process, at most.
-const WINDOWS_MAX: usize = 128;
+const WINDOWS_MAX: usize = 256;
 /// The `start` of a slot that is just being filled in.
 const TAKEN: usize = 1;
 
@@ -124,10 +126,24 @@ impl Window {
         // to `look`, which only computes a digest of them.
         let bytes = unsafe { core::slice::from_raw_parts(first, range.len()) };
         look(bytes);
-        if self.slot.lost_a_page.load(Ordering::SeqCst) {
+        if self.has_lost_a_page() {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file lost a page"));
         }
         Ok(())
+    }
+
+    /// The address of the first byte that was asked for, for a library or a card that reads the
+    /// window while it is open.
+    #[must_use]
+    pub fn address_of_first(&self) -> *const core::ffi::c_void {
+        self.start.wrapping_byte_add(self.skip_bytes).cast_const()
+    }
+
+    /// Whether some page was gone when it was read: zeros were seen in its place. A card that has
+    /// pinned the pages, and a call that the kernel answers with EFAULT, do not show here.
+    #[must_use]
+    pub fn has_lost_a_page(&self) -> bool {
+        self.slot.lost_a_page.load(Ordering::SeqCst)
     }
 }
 
@@ -199,6 +215,8 @@ mod tests {
     fn a_window_shows_the_files_bytes() {
         let file = file_of(100_000);
         let window = Window::open(&file, 5_000, 90_000).unwrap();
+        assert_eq!(window.address_of_first() as usize % 4096, 5_000 % 4096);
+        assert!(!window.has_lost_a_page());
         let mut sum = 0;
         let see = |bytes: &[u8]| sum = bytes.iter().map(|byte| u64::from(*byte)).sum();
         window.see(1..90_000, see).unwrap();
@@ -213,6 +231,7 @@ mod tests {
         let mut last = 9;
         let lost = window.see(0..100_000, |bytes| last = bytes[99_999]).unwrap_err();
         assert_eq!((lost.kind(), last), (io::ErrorKind::UnexpectedEof, 0));
+        assert!(window.has_lost_a_page());
         drop(window);
         // The slot is free again, and clean.
         let file = file_of(10);

@@ -210,3 +210,42 @@ fn a_file_that_cannot_be_mapped_gives_no_window() {
     let directory = File::open("/").unwrap();
     assert!(Window::new(&domain, directory, 0, 4096).is_err());
 }
+
+#[test]
+fn a_file_that_is_cut_short_is_an_error_or_told_and_never_a_signal() {
+    for (way, len_bytes) in WAYS.into_iter().flat_map(|way| [(way, 1000), (way, 400_000)]) {
+        let (mut near, mut far) = way.pair();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(len_bytes as u64).unwrap();
+        let window = Arc::new(Window::new(near.domain(), &file, 0, len_bytes).unwrap());
+        assert!(!window.has_lost_a_page());
+        file.set_len(0).unwrap();
+        let empty = buffer(&far, &vec![0; len_bytes], Reach::Local);
+        far.post(Operation::Receive(empty)).unwrap();
+        let posted = near.post(Operation::Send(Source::Window(window.clone(), 0..len_bytes)));
+        let (begun, mut is_told) = (Instant::now(), posted.is_err());
+        while !is_told {
+            let over = [near.poll(), far.poll()];
+            is_told = window.has_lost_a_page()
+                || over.iter().any(|end| {
+                    matches!(end, Err(_) | Ok(Some(Completion { outcome: Err(_), .. })))
+                });
+            assert!(begun.elapsed() < LONG, "{way:?} {len_bytes}");
+        }
+    }
+}
+
+#[test]
+fn an_end_whose_peer_in_the_same_process_has_gone_can_still_be_polled() {
+    for way in WAYS {
+        for _ in 0..20 {
+            let (mut near, far) = way.pair();
+            drop(far);
+            for _ in 0..100 {
+                let _ = near.poll();
+                let full = buffer(&near, &[3; 5000], Reach::Local);
+                let _ = near.post(Operation::Send(Source::Buffer(full, 0..5000)));
+            }
+        }
+    }
+}
