@@ -65,7 +65,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
 /// Features that the tests are built with: those for which this host has the libraries.
 fn features(root: &Path) -> Vec<&'static str> {
     if prerequisites::has_libfabric(root) {
-        vec!["--features", "haul-fabric-sys/libfabric"]
+        vec!["--features", "haul-fabric/libfabric"]
     } else {
         Vec::new()
     }

@@ -17,7 +17,7 @@ struct Allowed {
     dependencies: &'static [&'static str],
 }
 
-const ALLOWED: [Allowed; 16] = [
+const ALLOWED: [Allowed; 17] = [
     Allowed {
         package: "haul",
         dependencies: &[
@@ -62,6 +62,7 @@ const ALLOWED: [Allowed; 16] = [
     Allowed { package: "haul-report", dependencies: &[] },
     Allowed { package: "haul-scratch", dependencies: &["haul-sys"] },
     Allowed { package: "haul-sys", dependencies: &[] },
+    Allowed { package: "haul-fabric", dependencies: &["haul-fabric-sys"] },
     Allowed { package: "haul-fabric-sys", dependencies: &["haul-sys", "haul-testkit"] },
     Allowed { package: "haul-host", dependencies: &[] },
     Allowed { package: "haul-emulator", dependencies: &["haul-sys"] },

@@ -1,0 +1,208 @@
+//! Types of a build without libfabric: nothing can be opened, so that no value of them exists.
+
+use std::{convert::Infallible, fs::File, io, net::IpAddr, os::fd::OwnedFd, time::Duration};
+
+use crate::{Error, Figures, Provider, Wait};
+
+/// A provider that was opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Fabric(Infallible);
+
+/// An endpoint that waits for its peer.
+#[derive(Debug)]
+pub struct Listening(Infallible);
+
+/// The address of an endpoint that waits, and the ticket that opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contact(Infallible);
+
+/// Two endpoints that are connected.
+#[derive(Debug)]
+pub struct Pair(Infallible);
+
+/// The end that sends.
+#[derive(Debug)]
+pub struct SendEnd(Infallible);
+
+/// The end that receives.
+#[derive(Debug)]
+pub struct ReceiveEnd(Infallible);
+
+/// A message that was received.
+#[derive(Debug)]
+pub struct Message(Infallible);
+
+/// Reasons why a part of a file was not sent as a whole.
+#[derive(Debug)]
+pub enum FileError {
+    Truncated,
+    Read(io::Error),
+    Wire(Error),
+}
+
+impl Fabric {
+    /// Says how to get a build that has libfabric.
+    ///
+    /// # Errors
+    /// [`Error::NotBuilt`], always.
+    pub fn open(_: Provider, _: IpAddr) -> Result<Self, Error> {
+        Err(Error::NotBuilt)
+    }
+
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        match self.0 {}
+    }
+
+    #[must_use]
+    pub fn port(&self) -> String {
+        match self.0 {}
+    }
+
+    pub fn listen(&self, _: [u8; 16]) -> Result<Listening, Error> {
+        match self.0 {}
+    }
+
+    pub fn connect(&self, _: &Contact, _: OwnedFd, _: Duration) -> Result<Pair, Error> {
+        match self.0 {}
+    }
+}
+
+impl Listening {
+    #[must_use]
+    pub fn contact(&self) -> &Contact {
+        match self.0 {}
+    }
+
+    pub fn accept(self, _: OwnedFd, _: Duration) -> Result<Pair, Error> {
+        match self.0 {}
+    }
+}
+
+impl Contact {
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        match self.0 {}
+    }
+
+    /// # Errors
+    /// [`Error::NotBuilt`], always.
+    pub fn decode(_: &[u8]) -> Result<Self, Error> {
+        Err(Error::NotBuilt)
+    }
+}
+
+impl Pair {
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        match self.0 {}
+    }
+
+    pub fn into_sender(self, _: usize, _: Wait) -> Result<SendEnd, Error> {
+        match self.0 {}
+    }
+
+    pub fn into_receiver(self, _: usize, _: Wait) -> Result<ReceiveEnd, Error> {
+        match self.0 {}
+    }
+}
+
+impl SendEnd {
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        match self.0 {}
+    }
+
+    #[must_use]
+    pub fn lifeline(&self) -> &OwnedFd {
+        match self.0 {}
+    }
+
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        match self.0 {}
+    }
+
+    pub fn send(&mut self, _: &[u8]) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub fn flush(&mut self) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub fn prepare(&mut self, _: &File, _: u64, _: u64) {
+        match self.0 {}
+    }
+
+    pub fn send_file(
+        &mut self,
+        _: &File,
+        _: u64,
+        _: u64,
+        _: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), (u64, FileError)> {
+        match self.0 {}
+    }
+
+    pub fn settle(&mut self) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
+
+impl ReceiveEnd {
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        match self.0 {}
+    }
+
+    #[must_use]
+    pub fn lifeline(&self) -> &OwnedFd {
+        match self.0 {}
+    }
+
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        match self.0 {}
+    }
+
+    pub fn receive(&mut self, _: &mut [u8]) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub fn peek(&mut self) -> Result<&[u8], Error> {
+        match self.0 {}
+    }
+
+    pub fn skip(&mut self, _: usize) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub fn take(&mut self, _: u64) -> Result<Option<Message>, Error> {
+        match self.0 {}
+    }
+
+    pub fn give_back(&mut self, _: Message) -> Result<(), Error> {
+        match self.0 {}
+    }
+}
+
+impl Message {
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        match self.0 {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_the_library_says_how_to_get_it() {
+        let error = Fabric::open(Provider::Verbs, IpAddr::from([127, 0, 0, 1])).unwrap_err();
+        assert_eq!(error, Error::NotBuilt);
+        assert!(error.to_string().contains("libfabric-dev"), "{error}");
+        assert_eq!(Contact::decode(&[1; 40]), Err(Error::NotBuilt));
+    }
+}

@@ -1,0 +1,138 @@
+//! One end of a pair: waiting for its completions, and noticing that the other end has gone.
+
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    thread,
+    time::{Duration, Instant},
+};
+
+use haul_fabric_sys::{Channel, Completion, Operation};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::{Error, Wait};
+
+/// Time that is polled before an end sleeps, where that pays: twice the round trip of a fast card
+/// and a wake-up (fi_pingpong over verbs takes 1 to 3 microseconds, a wake-up some 5).
+const SPIN: Duration = Duration::from_micros(20);
+/// Longest sleep before the lifeline is looked at again.
+const SLICE: Duration = Duration::from_millis(5);
+/// Time without a completion after which a peer that says nothing more has left.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// State of the TCP connection beside a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lifeline {
+    Whole,
+    /// The peer says nothing more; what it sent before may still be under way.
+    PeerSaysNoMore,
+    Cut,
+}
+
+#[derive(Debug)]
+pub(crate) struct Endpoint {
+    pub channel: Channel,
+    lifeline: OwnedFd,
+    wait: Wait,
+    spin_pays: bool,
+}
+
+impl Endpoint {
+    pub fn new(channel: Channel, lifeline: OwnedFd, wait: Wait) -> Self {
+        Self { channel, lifeline, wait, spin_pays: true }
+    }
+
+    pub fn lifeline(&self) -> &OwnedFd {
+        &self.lifeline
+    }
+
+    /// Posts an operation; `Err` with the operation while the queue is full.
+    pub fn post(&mut self, operation: Operation) -> Result<Option<Operation>, Error> {
+        match self.channel.post(operation) {
+            Ok(()) => Ok(None),
+            Err((operation, error)) if error.is_again() => Ok(Some(operation)),
+            Err((_, error)) => Err(self.peer_gone_or(error)),
+        }
+    }
+
+    /// Takes a completion that is there.
+    pub fn poll(&mut self) -> Result<Option<Completion>, Error> {
+        self.channel.poll().map_err(|error| self.peer_gone_or(error))
+    }
+
+    /// Waits for a completion.
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`] when the lifeline ends before one comes.
+    pub fn wait(&mut self) -> Result<Completion, Error> {
+        let begun = Instant::now();
+        loop {
+            if let Some(completion) = self.poll()? {
+                self.spin_pays = begun.elapsed() < SPIN;
+                return Ok(completion);
+            }
+            match self.wait {
+                Wait::Poll => {}
+                Wait::Adaptive if self.spin_pays && begun.elapsed() < SPIN => {
+                    // The peer may need this very processor.
+                    thread::yield_now();
+                    continue;
+                }
+                Wait::Adaptive | Wait::Sleep => {
+                    let found = self.channel.wait(SLICE);
+                    if let Some(completion) = found.map_err(|error| self.peer_gone_or(error))? {
+                        self.spin_pays = begun.elapsed() < SPIN;
+                        return Ok(completion);
+                    }
+                }
+            }
+            match self.lifeline_state() {
+                Lifeline::Cut => return Err(Error::PeerGone),
+                Lifeline::PeerSaysNoMore if begun.elapsed() > GRACE => return Err(Error::PeerGone),
+                Lifeline::PeerSaysNoMore | Lifeline::Whole => {}
+            }
+        }
+    }
+
+    /// Waits until the peer has closed the lifeline, at most this long, while completions go on.
+    pub fn await_peer_close(&mut self, timeout: Duration) {
+        let begun = Instant::now();
+        while self.lifeline_state() == Lifeline::Whole && begun.elapsed() < timeout {
+            if self.channel.wait(Duration::from_millis(1)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn lifeline_state(&self) -> Lifeline {
+        let flags = PollFlags::RDHUP;
+        let mut polled = [PollFd::new(&self.lifeline, flags)];
+        let outcome = poll(&mut polled, Some(&rustix::event::Timespec::default()));
+        let found = polled[0].revents();
+        if outcome.is_err() || !found.intersects(flags | PollFlags::HUP | PollFlags::ERR) {
+            Lifeline::Whole
+        } else if found.intersects(PollFlags::HUP | PollFlags::ERR) {
+            Lifeline::Cut
+        } else {
+            Lifeline::PeerSaysNoMore
+        }
+    }
+
+    /// The error of a call, or that the peer has left, of which it is then a consequence.
+    fn peer_gone_or(&self, error: haul_fabric_sys::Error) -> Error {
+        match self.lifeline_state() {
+            Lifeline::Whole => error.into(),
+            Lifeline::PeerSaysNoMore | Lifeline::Cut => Error::PeerGone,
+        }
+    }
+
+    /// The error of an operation that failed.
+    pub fn failed(&self, error: haul_fabric_sys::Error) -> Error {
+        self.peer_gone_or(error)
+    }
+
+    /// Tells the peer that nothing more is sent.
+    pub fn say_no_more(&self) {
+        // A connection that is gone already needs to hear nothing.
+        let _ = rustix::net::shutdown(self.lifeline.as_fd(), rustix::net::Shutdown::Write);
+    }
+}

@@ -1,0 +1,32 @@
+//! Figures of an end, and how it waits.
+
+use std::time::Duration;
+
+/// The way in which an end waits for completions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// Polls, and takes a processor for that: the shortest latency.
+    Poll,
+    /// Sleeps until an interrupt: the least processor time.
+    Sleep,
+    /// Polls for some microseconds where that paid the last time, and sleeps then.
+    #[default]
+    Adaptive,
+}
+
+/// Counts of what an end did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub messages: u64,
+    /// Bytes that were moved through a buffer of this process, headers and trailers among them.
+    pub buffered_bytes: u64,
+    /// Bytes that were sent out of windows on files.
+    pub window_bytes: u64,
+    /// Windows that were registered.
+    pub windows: u64,
+    pub registering: Duration,
+    /// Times that the sender waited for the receiver's buffers.
+    pub waits_for_room: u64,
+    /// The reason why a file's pages could not be registered, of the first that could not.
+    pub refused: Option<String>,
+}

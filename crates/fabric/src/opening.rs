@@ -1,0 +1,222 @@
+//! How a pair comes to be: a provider is opened, one side waits, the other one connects.
+
+use std::{net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+
+use haul_fabric_sys::{Address, Channel, Domain, EndpointKind, Info, Listener, Ticket};
+
+use crate::{Error, Provider, ReceiveEnd, SendEnd, Wait, endpoint::Endpoint};
+
+/// The longest address of an endpoint, in bytes.
+const ADDRESS_BYTES_MAX: usize = 512;
+/// Bytes of a contact in front of the address: the ticket, and the address's format.
+const HEAD_BYTES: usize = size_of::<Ticket>() + size_of::<u32>();
+
+/// A provider that was opened, on one address of this host.
+#[derive(Clone, Debug)]
+pub struct Fabric {
+    provider: Provider,
+    domain: Arc<Domain>,
+}
+
+impl Fabric {
+    /// Opens a provider, on the card that has the address `local`.
+    ///
+    /// # Errors
+    /// [`Error::NoProvider`] where this host has none there.
+    pub fn open(provider: Provider, local: IpAddr) -> Result<Self, Error> {
+        let node = local.to_string();
+        let (kind, node) = match provider {
+            Provider::Verbs | Provider::Tcp => (EndpointKind::Connected, Some(node.as_str())),
+            // These have addresses of their own kind.
+            Provider::Efa | Provider::Cxi | Provider::Shm => {
+                (EndpointKind::ReliableDatagrams, None)
+            }
+        };
+        let refused = |error: haul_fabric_sys::Error| Error::NoProvider {
+            provider,
+            needs: needs(provider),
+            found: format!("at {local}: {error}"),
+        };
+        let info = Info::find(provider.name(), kind, node).map_err(refused)?;
+        let domain = Domain::open(info).map_err(refused)?;
+        Ok(Self { provider, domain })
+    }
+
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        self.provider
+    }
+
+    /// The name of the card's port, as libfabric has it.
+    #[must_use]
+    pub fn port(&self) -> String {
+        self.domain.info().domain()
+    }
+
+    /// Makes an endpoint that waits for the one that has its contact.
+    ///
+    /// # Errors
+    /// What the provider says.
+    pub fn listen(&self, ticket: Ticket) -> Result<Listening, Error> {
+        let mut listener = Listener::new(&self.domain, ticket)?;
+        let contact = Contact { ticket, address: listener.address()? };
+        Ok(Listening { provider: self.provider, listener, contact })
+    }
+
+    /// Connects to an endpoint that waits. `lifeline` is the TCP connection over which the contact
+    /// came.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] where nobody answers; else what the provider says.
+    pub fn connect(
+        &self,
+        contact: &Contact,
+        lifeline: OwnedFd,
+        timeout: Duration,
+    ) -> Result<Pair, Error> {
+        let Contact { ticket, address } = contact;
+        let channel = haul_fabric_sys::connect(&self.domain, address, ticket, timeout);
+        let channel = channel.map_err(|error| timed_out(error, "the peer's endpoint", timeout))?;
+        Ok(Pair { provider: self.provider, channel, lifeline })
+    }
+}
+
+/// The need of a provider, in words.
+fn needs(provider: Provider) -> &'static str {
+    match provider {
+        Provider::Verbs => {
+            "a card with RDMA (`rdma link` shows it; soft-RoCE: `rdma link add rxe0 type rxe \
+             netdev DEVICE`) with this address, and packages ibverbs-providers and librdmacm1"
+        }
+        Provider::Efa => "an EFA device (`fi_info -p efa` shows it)",
+        Provider::Cxi => "a Slingshot card (`fi_info -p cxi` shows it)",
+        Provider::Shm => "libfabric with the provider shm (`fi_info -p shm` shows it)",
+        Provider::Tcp => "libfabric with the provider tcp (`fi_info -p tcp` shows it)",
+    }
+}
+
+fn timed_out(error: haul_fabric_sys::Error, what: &'static str, timeout: Duration) -> Error {
+    match Error::from(error) {
+        error if error.kind() == std::io::ErrorKind::TimedOut => {
+            Error::TimedOut { what, seconds: timeout.as_secs() }
+        }
+        error => error,
+    }
+}
+
+/// An endpoint that waits for its peer.
+#[derive(Debug)]
+pub struct Listening {
+    provider: Provider,
+    listener: Listener,
+    contact: Contact,
+}
+
+impl Listening {
+    /// The contact that the peer is to be told, over a connection that both trust.
+    #[must_use]
+    pub fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
+    /// Waits for the peer. `lifeline` is the TCP connection over which the contact went.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] when nobody with the contact comes.
+    pub fn accept(self, lifeline: OwnedFd, timeout: Duration) -> Result<Pair, Error> {
+        let channel = self.listener.accept(timeout);
+        let channel = channel.map_err(|error| timed_out(error, "the peer to connect", timeout))?;
+        Ok(Pair { provider: self.provider, channel, lifeline })
+    }
+}
+
+/// The address of an endpoint that waits, and the ticket that opens it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Contact {
+    ticket: Ticket,
+    address: Address,
+}
+
+impl std::fmt::Debug for Contact {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The ticket is a secret.
+        formatter.debug_struct("Contact").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Contact {
+    /// Writes the contact for the wire: the ticket, the address's format (u32, little-endian), the
+    /// address.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        [&self.ticket[..], &self.address.format.to_le_bytes(), &self.address.bytes].concat()
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`Error::BadMessage`] where it cannot be that.
+    pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
+        let bad = || Error::BadMessage("a contact that is none");
+        let (ticket, rest) = bytes.split_first_chunk().ok_or_else(bad)?;
+        let (format, address) = rest.split_first_chunk().ok_or_else(bad)?;
+        if address.is_empty() || bytes.len() > HEAD_BYTES + ADDRESS_BYTES_MAX {
+            return Err(bad());
+        }
+        let format = u32::from_le_bytes(*format);
+        Ok(Self { ticket: *ticket, address: Address { format, bytes: address.to_vec() } })
+    }
+}
+
+/// Two endpoints that are connected; this side says next which direction it has.
+#[derive(Debug)]
+pub struct Pair {
+    provider: Provider,
+    channel: Channel,
+    lifeline: OwnedFd,
+}
+
+impl Pair {
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        self.provider
+    }
+
+    /// Makes this the end that sends, with at most `buffer_bytes_max` of registered memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] where it cannot be registered.
+    pub fn into_sender(self, buffer_bytes_max: usize, wait: Wait) -> Result<SendEnd, Error> {
+        let endpoint = Endpoint::new(self.channel, self.lifeline, wait);
+        SendEnd::new(self.provider, endpoint, buffer_bytes_max)
+    }
+
+    /// Makes this the end that receives, with at most `buffer_bytes_max` of registered memory.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] where it cannot be registered.
+    pub fn into_receiver(self, buffer_bytes_max: usize, wait: Wait) -> Result<ReceiveEnd, Error> {
+        let endpoint = Endpoint::new(self.channel, self.lifeline, wait);
+        ReceiveEnd::new(self.provider, endpoint, buffer_bytes_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_contact_is_read_as_it_was_written_and_nothing_else_is_one() {
+        let address = Address { format: 7, bytes: vec![1, 2, 3] };
+        let contact = Contact { ticket: [9; 16], address };
+        let written = contact.encode();
+        assert_eq!(Contact::decode(&written), Ok(contact.clone()));
+        assert!(!format!("{contact:?}").contains("9, 9"), "the ticket stays secret");
+        let bad = Err(Error::BadMessage("a contact that is none"));
+        assert_eq!(Contact::decode(&written[..HEAD_BYTES]), bad);
+        assert_eq!(Contact::decode(&written[..HEAD_BYTES - 1]), bad);
+        let most = HEAD_BYTES + ADDRESS_BYTES_MAX;
+        assert!(Contact::decode(&vec![1; most]).is_ok());
+        assert_eq!(Contact::decode(&vec![1; most + 1]), bad);
+    }
+}

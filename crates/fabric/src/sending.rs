@@ -1,0 +1,443 @@
+//! The end that sends: frames through registered buffers, files out of the page cache.
+
+use std::{
+    fs::File,
+    io,
+    os::unix::fs::FileExt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use haul_fabric_sys::{Buffer, Completion, NoWindow, Operation, Reach, Source, Window};
+use rustix::io::Errno;
+
+use crate::{
+    Error, Figures, Mover, Provider,
+    endpoint::Endpoint,
+    receiving::{ROOM_BYTES, Room},
+};
+
+/// Longest message: what is registered, posted and completed as one.
+const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// Buffers for frames and for what cannot be sent out of the page cache.
+const BUFFERS: usize = 3;
+/// Bytes of a window on a file: registering one takes some microseconds for each megabyte, and two
+/// of them are locked at a time.
+const WINDOW_BYTES: u64 = 4 << 20;
+/// Receives for the peer's words about its room: it has at most four under way.
+const ROOM_RECEIVES: usize = 8;
+/// Time that a peer may take to read what was sent last.
+const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Reasons why a part of a file was not sent as a whole.
+#[derive(Debug)]
+pub enum FileError {
+    /// The file ends before the part does.
+    Truncated,
+    /// The file cannot be read.
+    Read(io::Error),
+    /// The pair is of no more use.
+    Wire(Error),
+}
+
+impl From<Error> for FileError {
+    fn from(error: Error) -> Self {
+        Self::Wire(error)
+    }
+}
+
+/// A window on a part of a file, and where that part is.
+#[derive(Debug)]
+struct Prepared {
+    window: Arc<Window>,
+    offset_bytes: u64,
+}
+
+/// The end that sends.
+#[derive(Debug)]
+pub struct SendEnd {
+    provider: Provider,
+    endpoint: Endpoint,
+    /// Buffers that nothing is under way from.
+    spare: Vec<Buffer>,
+    /// Bytes that wait for more.
+    filling: Option<(Buffer, usize)>,
+    message_bytes: usize,
+    /// Messages that the peer has ever had room for.
+    room: u64,
+    sent: u64,
+    /// The window on the part that comes next.
+    prepared: Option<Prepared>,
+    /// Whether the pages of a file were cut off while they were sent.
+    has_lost_a_page: bool,
+    figures: Figures,
+}
+
+impl SendEnd {
+    pub(crate) fn new(
+        provider: Provider,
+        endpoint: Endpoint,
+        buffer_bytes_max: usize,
+    ) -> Result<Self, Error> {
+        let message_bytes = (buffer_bytes_max / BUFFERS / 4096 * 4096)
+            .clamp(4096, MESSAGE_BYTES_MAX)
+            .min(endpoint.channel.domain().info().message_bytes_max());
+        let domain = endpoint.channel.domain().clone();
+        let buffer = |len_bytes| {
+            Buffer::new(&domain, len_bytes, Reach::Local)
+                .map_err(|error| Error::NoMemory { len_bytes, words: error.words() })
+        };
+        let spare = (0..BUFFERS).map(|_| buffer(message_bytes)).collect::<Result<_, _>>()?;
+        let mut end = Self {
+            provider,
+            endpoint,
+            spare,
+            filling: None,
+            message_bytes,
+            room: 0,
+            sent: 0,
+            prepared: None,
+            has_lost_a_page: false,
+            figures: Figures::default(),
+        };
+        for _ in 0..ROOM_RECEIVES {
+            end.post(Operation::Receive(buffer(ROOM_BYTES)?))?;
+        }
+        // Only now is it known how long a message may be.
+        end.await_room()?;
+        Ok(end)
+    }
+
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        self.provider
+    }
+
+    /// The TCP connection beside the pair.
+    #[must_use]
+    pub fn lifeline(&self) -> &std::os::fd::OwnedFd {
+        self.endpoint.lifeline()
+    }
+
+    #[must_use]
+    pub fn figures(&self) -> &Figures {
+        &self.figures
+    }
+
+    /// Sends bytes behind all that was sent before. They may wait for more until [`Self::flush`].
+    ///
+    /// # Errors
+    /// The pair is of no more use then.
+    pub fn send(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+        while !bytes.is_empty() {
+            let taken = self.fill(|free| {
+                let len = free.len().min(bytes.len());
+                free[..len].copy_from_slice(&bytes[..len]);
+                Ok(len)
+            });
+            bytes = &bytes[taken.map_err(wire_only)?..];
+        }
+        Ok(())
+    }
+
+    /// Puts on the wire what waits for more.
+    ///
+    /// # Errors
+    /// The pair is of no more use then.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        match self.filling.take() {
+            Some((buffer, filled)) => self.send_message(Source::Buffer(buffer, 0..filled)),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins to register the pages of what [`Self::send_file`] sends next.
+    pub fn prepare(&mut self, file: &File, offset_bytes: u64, len_bytes: u64) {
+        if self.takes_windows(len_bytes) && !self.is_prepared(offset_bytes) {
+            self.prepared = self.window(file, offset_bytes, len_bytes.min(WINDOW_BYTES));
+        }
+    }
+
+    /// Sends a part of a file out of the page cache, behind all that was sent before, and shows
+    /// its bytes to `see`, once, in order. Nothing is copied in this process where the pages can be
+    /// registered; [`Self::figures`] tells why not, and how much was copied.
+    ///
+    /// # Errors
+    /// With the count of bytes that are on the wire, all of which `see` has seen.
+    pub fn send_file(
+        &mut self,
+        file: &File,
+        offset_bytes: u64,
+        len_bytes: u64,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), (u64, FileError)> {
+        let mut moved = 0;
+        while moved < len_bytes {
+            let (from, left) = (offset_bytes + moved, len_bytes - moved);
+            let window = if self.takes_windows(left) {
+                self.next_window(file, from, left).map_err(|error| (moved, error))?
+            } else {
+                None
+            };
+            moved = match window {
+                Some(window) => {
+                    let behind = from + window.len_bytes() as u64;
+                    self.prepared = None;
+                    let sent = self.send_window(&window, moved, see)?;
+                    // While the card sends: the next window.
+                    let rest = offset_bytes + len_bytes - behind;
+                    self.prepare(file, behind, rest);
+                    sent
+                }
+                None => {
+                    let took = self.copy_some(file, from, left, see);
+                    moved + took.map_err(|error| (moved, error))?
+                }
+            };
+        }
+        Ok(())
+    }
+
+    /// Waits until all windows on files are free again: their pages are not read any more.
+    ///
+    /// # Errors
+    /// The pair is of no more use then.
+    pub fn settle(&mut self) -> Result<(), Error> {
+        self.flush()?;
+        while self.endpoint.channel.under_way() > ROOM_RECEIVES {
+            let completion = self.endpoint.wait()?;
+            self.over(completion)?;
+        }
+        Ok(())
+    }
+
+    /// Whether windows are taken for a part of this length.
+    fn takes_windows(&self, len_bytes: u64) -> bool {
+        self.figures.refused.is_none() && len_bytes > self.provider.copied_bytes_max()
+    }
+
+    fn is_prepared(&self, offset_bytes: u64) -> bool {
+        self.prepared.as_ref().is_some_and(|prepared| prepared.offset_bytes == offset_bytes)
+    }
+
+    /// The window on what comes next, or `None` where its pages cannot be registered.
+    fn next_window(
+        &mut self,
+        file: &File,
+        from: u64,
+        left: u64,
+    ) -> Result<Option<Arc<Window>>, FileError> {
+        let size_bytes = file.metadata().map_err(FileError::Read)?.len();
+        if size_bytes <= from {
+            return Err(FileError::Truncated);
+        }
+        let len_bytes = left.min(WINDOW_BYTES).min(size_bytes - from);
+        let prepared = self.prepared.take().filter(|prepared| {
+            prepared.offset_bytes == from && prepared.window.len_bytes() as u64 == len_bytes
+        });
+        let window = prepared.or_else(|| self.window(file, from, len_bytes));
+        Ok(window.map(|prepared| prepared.window))
+    }
+
+    fn window(&mut self, file: &File, offset_bytes: u64, len_bytes: u64) -> Option<Prepared> {
+        let begun = Instant::now();
+        let len = usize::try_from(len_bytes).ok()?;
+        let window = Window::new(self.endpoint.channel.domain(), file, offset_bytes, len);
+        self.figures.registering += begun.elapsed();
+        match window {
+            Ok(window) => {
+                self.figures.windows += 1;
+                Some(Prepared { window: Arc::new(window), offset_bytes })
+            }
+            Err(refused) => {
+                self.figures.refused = Some(why_refused(&refused));
+                None
+            }
+        }
+    }
+
+    /// Sends a window, message by message; returns how far the part has come.
+    fn send_window(
+        &mut self,
+        window: &Arc<Window>,
+        moved: u64,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64, (u64, FileError)> {
+        self.flush().map_err(|error| (moved, error.into()))?;
+        let mut sent = 0;
+        while sent < window.len_bytes() {
+            let at = moved + sent as u64;
+            self.await_room().map_err(|error| (at, error.into()))?;
+            let range = sent..window.len_bytes().min(sent + self.message_bytes);
+            let source = Source::Window(window.clone(), range.clone());
+            self.send_message(source).map_err(|error| (at, error.into()))?;
+            sent = range.end;
+            self.figures.window_bytes += range.len() as u64;
+            // A page that is gone was sent as zeros, too, or the pair breaks: the part ends here.
+            let lost = |_| (moved + sent as u64, FileError::Truncated);
+            window.see(range, &mut *see).map_err(lost)?;
+        }
+        Ok(moved + sent as u64)
+    }
+
+    /// Sends bytes of a file through a buffer; returns how many.
+    fn copy_some(
+        &mut self,
+        file: &File,
+        offset_bytes: u64,
+        left: u64,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Result<u64, FileError> {
+        let taken = self.fill(|free| {
+            let len = usize::try_from(left).unwrap_or(usize::MAX).min(free.len());
+            let taken = loop {
+                match file.read_at(&mut free[..len], offset_bytes) {
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    outcome => break outcome,
+                }
+            };
+            let taken = taken.map_err(FileError::Read)?;
+            see(&free[..taken]);
+            Ok(taken)
+        })?;
+        if taken == 0 { Err(FileError::Truncated) } else { Ok(taken as u64) }
+    }
+
+    /// Fills the free part of a buffer, which goes to the wire when it is full.
+    fn fill(
+        &mut self,
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, FileError>,
+    ) -> Result<usize, FileError> {
+        let (mut buffer, filled) = match self.filling.take() {
+            Some(filling) => filling,
+            None => (self.spare_buffer()?, 0),
+        };
+        let outcome = fill(&mut buffer.bytes_mut()[filled..self.message_bytes]);
+        let filled = filled + outcome.as_ref().map_or(0, |taken| *taken);
+        self.filling = Some((buffer, filled));
+        if filled == self.message_bytes {
+            self.flush()?;
+        }
+        outcome
+    }
+
+    fn spare_buffer(&mut self) -> Result<Buffer, Error> {
+        loop {
+            if let Some(buffer) = self.spare.pop() {
+                return Ok(buffer);
+            }
+            let completion = self.endpoint.wait()?;
+            self.over(completion)?;
+        }
+    }
+
+    /// Sends one message once the peer has room for it.
+    fn send_message(&mut self, source: Source) -> Result<(), Error> {
+        self.await_room()?;
+        if let Source::Buffer(_, range) = &source {
+            self.figures.buffered_bytes += range.len() as u64;
+        }
+        self.post(Operation::Send(source))?;
+        self.sent += 1;
+        self.figures.messages += 1;
+        while let Some(completion) = self.endpoint.poll()? {
+            self.over(completion)?;
+        }
+        Ok(())
+    }
+
+    fn await_room(&mut self) -> Result<(), Error> {
+        if self.sent == self.room {
+            self.figures.waits_for_room += 1;
+        }
+        while self.sent == self.room {
+            let completion = self.endpoint.wait()?;
+            self.over(completion)?;
+        }
+        Ok(())
+    }
+
+    /// Posts an operation, waiting while the queue is full.
+    fn post(&mut self, operation: Operation) -> Result<(), Error> {
+        let mut operation = operation;
+        while let Some(back) = self.endpoint.post(operation)? {
+            operation = back;
+            let completion = self.endpoint.wait()?;
+            self.over(completion)?;
+        }
+        Ok(())
+    }
+
+    /// Takes back what belonged to an operation that is over.
+    fn over(&mut self, Completion { operation, outcome }: Completion) -> Result<(), Error> {
+        let came = outcome.map_err(|error| self.endpoint.failed(error))?;
+        match operation {
+            Operation::Send(Source::Buffer(buffer, _)) => self.spare.push(buffer),
+            Operation::Send(Source::Window(window, _)) => {
+                self.has_lost_a_page |= window.has_lost_a_page();
+            }
+            Operation::Receive(buffer) => {
+                let Room { posted, message_bytes } = Room::decode(&buffer.bytes()[..came])?;
+                if posted < self.room || posted - self.room > u64::from(u16::MAX) {
+                    return Err(Error::BadMessage("a count of buffers that cannot be"));
+                }
+                self.room = posted;
+                let peers = usize::try_from(message_bytes).unwrap_or(usize::MAX);
+                if peers < 4096 {
+                    return Err(Error::BadMessage("a length of buffers that cannot be"));
+                }
+                self.message_bytes = self.message_bytes.min(peers);
+                self.endpoint.post(Operation::Receive(buffer))?;
+            }
+            Operation::Write(..) | Operation::Read(..) => {}
+        }
+        if self.has_lost_a_page {
+            // It is not known which part the zeros belonged to: all of the stream comes again.
+            return Err(Error::BadMessage(
+                "nothing wrong, but a file lost pages while it was sent",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for SendEnd {
+    /// Waits until the peer has read everything, at most some seconds.
+    fn drop(&mut self) {
+        if self.settle().is_ok() {
+            self.endpoint.say_no_more();
+            self.endpoint.await_peer_close(CLOSE_PATIENCE);
+        }
+    }
+}
+
+/// The error of a fill that reads no file.
+fn wire_only(error: FileError) -> Error {
+    match error {
+        FileError::Wire(error) => error,
+        FileError::Truncated | FileError::Read(_) => Error::BadMessage("a file where none was"),
+    }
+}
+
+/// The reason for which pages cannot be registered, in words.
+fn why_refused(refused: &NoWindow) -> String {
+    match refused {
+        NoWindow::Map(error) => format!("needs a file that can be mapped, found {error}"),
+        NoWindow::Register(error) if error.code == Errno::FAULT.raw_os_error() => format!(
+            "needs Linux 6.2 and a file system whose pages may be registered for reading, found \
+             {error}"
+        ),
+        NoWindow::Register(error) => format!(
+            "needs memory that may be locked (RLIMIT_MEMLOCK) for {WINDOW_BYTES} bytes, found \
+             {error}"
+        ),
+    }
+}
+
+impl Provider {
+    /// Whether nobody copies what is sent out of a window.
+    #[must_use]
+    pub fn is_copy_free(self) -> bool {
+        self.mover() == Mover::Card
+    }
+}

@@ -1,0 +1,282 @@
+//! Streams of frames and parts of files between two ends, and what breaks them.
+
+use std::{
+    fs::File,
+    io::Write,
+    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream},
+    os::unix::fs::FileExt,
+    thread,
+    time::{Duration, Instant},
+};
+
+use haul_fabric::{Contact, Error, Fabric, FileError, Provider, ReceiveEnd, SendEnd, Wait};
+
+const LONG: Duration = Duration::from_secs(20);
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const MIB: usize = 1 << 20;
+const WAYS: [Provider; 2] = [Provider::Tcp, Provider::Shm];
+
+fn sockets() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((HERE, 0)).expect("it works here");
+    let near =
+        TcpStream::connect(listener.local_addr().expect("it works here")).expect("it works here");
+    (near, listener.accept().expect("it works here").0)
+}
+
+/// Two ends with this much memory each, and another handle of the sender's lifeline.
+fn pair(provider: Provider, memory: [usize; 2], wait: Wait) -> (SendEnd, ReceiveEnd, TcpStream) {
+    let (near, far) = sockets();
+    let handle = near.try_clone().expect("it works here");
+    let listening = Fabric::open(provider, HERE)
+        .expect("it works here")
+        .listen([7; 16])
+        .expect("it works here");
+    let contact = Contact::decode(&listening.contact().encode()).expect("it works here");
+    let accepted = thread::spawn(move || {
+        let pair = listening.accept(far.into(), LONG).expect("it works here");
+        pair.into_receiver(memory[1], wait).expect("it works here")
+    });
+    let fabric = Fabric::open(provider, HERE).expect("it works here");
+    let near = fabric.connect(&contact, near.into(), LONG).expect("it works here");
+    let near = near.into_sender(memory[0], wait).expect("it works here");
+    (near, accepted.join().expect("it works here"), handle)
+}
+
+fn bytes_of(len: usize, seed: usize) -> Vec<u8> {
+    (0..len).map(|at| ((at + seed) % 65_521 % 256) as u8).collect()
+}
+
+fn file_of(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().expect("it works here");
+    file.write_all(bytes).expect("it works here");
+    file
+}
+
+#[test]
+fn frames_and_parts_of_files_arrive_in_order_as_one_stream() {
+    for provider in WAYS {
+        for (memory, wait) in [
+            ([16 * MIB, 16 * MIB], Wait::Adaptive),
+            ([100_000, 50_000], Wait::Sleep),
+            ([50_000, 8 * MIB], Wait::Poll),
+        ] {
+            let (mut near, mut far, _) = pair(provider, memory, wait);
+            let content = bytes_of(11 * MIB, 3);
+            let file = file_of(&content);
+            // Offset and length: nothing, less and more than a window, and neither at a page.
+            let parts =
+                [(0, 1), (5, 0), (4096, 100_000), (1, 9 * MIB), (77, 20_000), (0, 11 * MIB)];
+            let wanted = parts.map(|(from, len)| content[from..from + len].to_vec());
+            let sender = thread::spawn(move || {
+                let mut seen = Vec::new();
+                for (number, (from, len)) in parts.into_iter().enumerate() {
+                    near.send(&bytes_of(30 + number * 50_000, number)).unwrap();
+                    near.prepare(&file, from as u64, len as u64);
+                    let mut see = |bytes: &[u8]| seen.extend_from_slice(bytes);
+                    near.send_file(&file, from as u64, len as u64, &mut see).unwrap();
+                }
+                near.settle().unwrap();
+                let figures = near.figures().clone();
+                drop(near);
+                (seen, figures)
+            });
+            for (number, wanted) in wanted.iter().enumerate() {
+                let mut frame = vec![0; 30 + number * 50_000];
+                far.receive(&mut frame).unwrap();
+                assert!(frame == bytes_of(frame.len(), number), "{provider} frame {number}");
+                let mut came = vec![0; wanted.len()];
+                far.receive(&mut came).unwrap();
+                assert!(came == *wanted, "{provider} part {number}");
+            }
+            assert_eq!(far.peek().unwrap_err(), Error::PeerGone);
+            drop(far);
+            let (seen, figures) = sender.join().unwrap();
+            assert!(seen == wanted.concat());
+            assert_eq!(figures.refused, None);
+            let window_bytes = 100_000 + 20 * MIB as u64;
+            assert!(
+                (window_bytes..window_bytes + 40_000).contains(&figures.window_bytes),
+                "{figures:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_message_is_taken_with_its_memory_and_given_back() {
+    for provider in WAYS {
+        let (mut near, mut far, _) = pair(provider, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let content = bytes_of(20 * MIB, 9);
+        let file = file_of(&content);
+        let sender = thread::spawn(move || {
+            near.send(b"head").unwrap();
+            near.send_file(&file, 0, 20 * MIB as u64, &mut |_| ()).unwrap();
+            near.send(b"tail").unwrap();
+        });
+        let mut head = [0; 4];
+        far.receive(&mut head).unwrap();
+        let (mut at, mut held) = (0, Vec::new());
+        while at < content.len() {
+            let left = (content.len() - at) as u64;
+            let message = far.take(left).unwrap().unwrap();
+            // At a page: fit for O_DIRECT.
+            assert_eq!(message.bytes().as_ptr() as usize % 4096, 0);
+            assert!(content[at..].starts_with(message.bytes()));
+            at += message.bytes().len();
+            held.push(message);
+            // More than half of all messages are held at a time.
+            if held.len() == 5 {
+                held.drain(..).for_each(|message| far.give_back(message).unwrap());
+            }
+        }
+        assert!(far.take(3).unwrap().is_none(), "{provider}: a message that is longer");
+        held.drain(..).for_each(|message| far.give_back(message).unwrap());
+        assert_eq!(far.peek().unwrap(), b"tail");
+        far.skip(4).unwrap();
+        assert_eq!(far.peek().unwrap_err(), Error::PeerGone);
+        drop(far);
+        sender.join().unwrap();
+    }
+}
+
+#[test]
+fn a_receiver_that_is_slow_is_waited_for_and_never_overrun() {
+    for provider in WAYS {
+        let (mut near, mut far, _) = pair(provider, [MIB, 64 << 10], Wait::Adaptive);
+        let sender = thread::spawn(move || {
+            for number in 0..2000_u32 {
+                near.send(&number.to_le_bytes()).unwrap();
+                near.flush().unwrap();
+            }
+            near.settle().unwrap();
+            near.figures().waits_for_room
+        });
+        thread::sleep(Duration::from_millis(100));
+        for number in 0..2000_u32 {
+            let mut came = [0; 4];
+            far.receive(&mut came).unwrap();
+            assert_eq!(u32::from_le_bytes(came), number);
+        }
+        drop(far);
+        assert!(sender.join().unwrap() > 0, "{provider}");
+    }
+}
+
+#[test]
+fn an_end_whose_lifeline_is_cut_says_at_once_that_the_peer_has_left() {
+    for provider in WAYS {
+        for wait in [Wait::Adaptive, Wait::Sleep, Wait::Poll] {
+            let (mut near, mut far, lifeline) = pair(provider, [MIB, MIB], wait);
+            let cut = thread::spawn(move || {
+                thread::sleep(Duration::from_millis(50));
+                lifeline.shutdown(std::net::Shutdown::Both).unwrap();
+            });
+            let begun = Instant::now();
+            // The receiver reads nothing, so that this waits for room.
+            let error = loop {
+                if let Err(error) = near.send(&[1; 100_000]) {
+                    break error;
+                }
+            };
+            assert_eq!(error, Error::PeerGone, "{provider} {wait:?}");
+            cut.join().unwrap();
+            drop(near);
+            let error = loop {
+                match far.peek().map(<[u8]>::len) {
+                    Ok(len) => far.skip(len).unwrap(),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!(error, Error::PeerGone, "{provider} {wait:?}");
+            assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_too_short_ends_the_part_where_the_file_ends() {
+    for provider in WAYS {
+        let (mut near, mut far, _) = pair(provider, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let content = bytes_of(5 * MIB + 17, 1);
+        let file = file_of(&content);
+        let sender = thread::spawn(move || {
+            let mut seen = 0;
+            let mut see = |bytes: &[u8]| seen += bytes.len() as u64;
+            let outcome = near.send_file(&file, 3, 9 * MIB as u64, &mut see);
+            let (moved, error) = outcome.unwrap_err();
+            assert!(matches!(error, FileError::Truncated), "{provider}: {error:?}");
+            assert_eq!((moved, seen), (5 * MIB as u64 + 14, 5 * MIB as u64 + 14), "{provider}");
+            near.send(b"goes on").unwrap();
+        });
+        let mut came = vec![0; content.len() - 3];
+        far.receive(&mut came).unwrap();
+        assert!(came == content[3..], "{provider}");
+        assert_eq!(far.peek().unwrap(), b"goes on");
+        drop(far);
+        sender.join().unwrap();
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_while_it_is_sent_ends_the_part_or_the_pair_and_never_the_process() {
+    for provider in WAYS {
+        let (mut near, mut far, _) = pair(provider, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let file = file_of(&bytes_of(8 * MIB, 1));
+        let receiver = thread::spawn(move || {
+            while let Ok(len) = far.peek().map(<[u8]>::len) {
+                far.skip(len).unwrap();
+            }
+        });
+        // As soon as the first message is seen, the rest of the window is gone.
+        let cut = file.try_clone().unwrap();
+        let outcome = near.send_file(&file, 0, 8 * MIB as u64, &mut |_| cut.set_len(0).unwrap());
+        let (moved, error) = outcome.unwrap_err();
+        assert!(moved > 0 && moved < 8 * MIB as u64, "{provider}: {moved} {error:?}");
+        drop(near);
+        receiver.join().unwrap();
+    }
+}
+
+#[test]
+fn a_file_whose_pages_cannot_be_had_goes_through_a_buffer_and_says_why() {
+    for provider in WAYS {
+        let (mut near, mut far, _) = pair(provider, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        // It can be read, and not mapped.
+        let file = File::open("/proc/self/environ").unwrap();
+        let mut content = vec![0; 1 << 20];
+        let len = file.read_at(&mut content, 0).unwrap();
+        let sender = thread::spawn(move || {
+            near.prepare(&file, 0, 1 << 20);
+            let (moved, error) = near.send_file(&file, 0, 1 << 20, &mut |_| ()).unwrap_err();
+            assert!(matches!(error, FileError::Truncated), "{error:?}");
+            near.settle().unwrap();
+            (moved, near.figures().clone())
+        });
+        let mut came = vec![0; len];
+        far.receive(&mut came).unwrap();
+        assert!(came == content[..len], "{provider}");
+        drop(far);
+        let (moved, figures) = sender.join().unwrap();
+        assert_eq!((moved, figures.window_bytes), (len as u64, 0), "{provider}");
+        let why = figures.refused.unwrap();
+        assert!(why.starts_with("needs a file that can be mapped, found "), "{why}");
+    }
+}
+
+#[test]
+fn a_provider_that_is_not_here_says_what_it_needs() {
+    let error = Fabric::open(Provider::Cxi, HERE).unwrap_err();
+    let said = error.to_string();
+    assert!(said.starts_with("no cxi endpoint here: needs a Slingshot card"), "{said}");
+    assert!(said.contains("fi_getinfo"), "{said}");
+}
+
+#[test]
+fn nobody_waits_for_a_peer_longer_than_was_said() {
+    for provider in WAYS {
+        let listening = Fabric::open(provider, HERE).unwrap().listen([1; 16]).unwrap();
+        let short = Duration::from_millis(200);
+        let error = listening.accept(sockets().0.into(), short).unwrap_err();
+        assert!(matches!(error, Error::TimedOut { .. }), "{provider}: {error}");
+    }
+}
