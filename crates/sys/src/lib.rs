@@ -31,6 +31,7 @@ pub mod tun;
 pub mod usage;
 pub mod window;
 pub mod write_back;
+mod write_ring;
 pub mod zero_copy;
 
 pub use mapping::Mapping;
@@ -40,6 +41,7 @@ pub use socket_memory::SocketMemory;
 pub use socket_pages::SocketPages;
 pub use tcp_info::TcpInfo;
 pub use window::Window;
+pub use write_ring::WriteRing;
 
 use std::io;
 

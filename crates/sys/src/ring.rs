@@ -315,7 +315,7 @@ impl AsFd for Ring {
 
 /// Whether an error passes: the kernel is short of something for a moment, or a signal came; the
 /// entry is still queued, and waiting for completions submits it.
-fn passes(error: &io::Error) -> bool {
+pub(crate) fn passes(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY))
 }
 
