@@ -283,11 +283,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send fabric" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -345,11 +345,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send fabric" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
                     return 0
                     ;;
                 --only)
@@ -1599,11 +1599,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send fabric" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)
@@ -1705,11 +1705,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send fabric" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)

@@ -27,7 +27,7 @@ pub use rechoosing::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// Engines that can do it, the best first, then what goes on where it cannot; never empty. Ends
-    /// in read-write.
+    /// in read-write, but for RDMA endpoints, which have one engine.
     pub candidates: Vec<&'static EngineInfo>,
     /// The reason in words for the report, without a full stop.
     pub because: String,
@@ -160,7 +160,9 @@ fn receive_engine_from(
             format!("{}, so {} {does}", case.circumstance(facts), engine.name)
         })?,
     };
-    if facts.digest && choice.candidates.first().is_some_and(|engine| !engine.sees_bytes) {
+    // What came by RDMA is in memory of this process, for the digest too.
+    let sees = |engine: &&EngineInfo| engine.sees_bytes || facts.wire == WireKind::Fabric;
+    if facts.digest && choice.candidates.first().is_some_and(|engine| !sees(engine)) {
         choice.because.push_str("; the digest reads back what was written");
     }
     Ok(choice)
@@ -298,6 +300,7 @@ fn wire_name(wire: WireKind) -> &'static str {
     match wire {
         WireKind::Tcp => "plain TCP",
         WireKind::KernelTls => "TLS in the kernel",
+        WireKind::Fabric => "RDMA endpoints",
     }
 }
 
@@ -495,6 +498,36 @@ mod tests {
         let (names, because) = sent(&facts);
         assert_eq!(names, ["sendfile", "read-write"]);
         assert!(because.ends_with("sendfile moves it without passing user space"), "{because}");
+    }
+
+    #[test]
+    fn rdma_endpoints_have_an_engine_of_their_own_whatever_is_sent() {
+        let host = host();
+        let wire = WireKind::Fabric;
+        for share in [0.0, 1.0] {
+            let facts = SendFacts { wire, digest: true, ..source(&host, FsKind::Ext, share) };
+            let choice = send_engine(&facts).unwrap();
+            let names: Vec<_> = choice.candidates.iter().map(|engine| engine.name).collect();
+            assert_eq!(names, ["fabric"]);
+            assert_eq!(
+                choice.because,
+                "the wire is a pair of RDMA endpoints, so fabric sends the pages of the page \
+                 cache; the digest reads the page cache beside it"
+            );
+        }
+        let facts = ReceiveFacts { wire, digest: true, ..target(&host, FsKind::Ext) };
+        assert_eq!(
+            receive_engine(&facts).unwrap().because,
+            "the wire is a pair of RDMA endpoints, so fabric writes the registered memory that it \
+             comes into"
+        );
+        let forced =
+            SendFacts { wire, forced: Some("sendfile"), ..source(&host, FsKind::Ext, 1.0) };
+        assert_eq!(
+            send_engine(&forced).unwrap_err().to_string(),
+            "engine sendfile not started: needs plain TCP or TLS in the kernel, found RDMA \
+             endpoints. Choose --send-engine fabric."
+        );
     }
 
     #[test]
@@ -734,10 +767,14 @@ mod tests {
     }
 
     #[test]
-    fn every_order_ends_in_read_write() {
+    fn every_order_of_a_socket_ends_in_read_write() {
+        assert_eq!(
+            (SendCase::ALL[0], ReceiveCase::ALL[0]),
+            (SendCase::Fabric, ReceiveCase::Fabric)
+        );
         let send = SendCase::ALL.map(SendCase::order);
         let receive = ReceiveCase::ALL.map(ReceiveCase::order);
-        for order in send.iter().chain(&receive) {
+        for order in send.iter().chain(&receive).filter(|order| **order != ["fabric"]) {
             assert_eq!(order.last(), Some(&LAST_RESORT));
         }
     }

@@ -5,6 +5,7 @@ use crate::EngineInfo;
 pub mod direct;
 pub mod discard;
 pub mod dontcache;
+pub mod fabric;
 pub mod io_uring;
 pub mod mmap;
 pub mod read_write;
@@ -25,6 +26,7 @@ pub static ENGINES: &[&EngineInfo] = &[
     &zerocopy_send::INFO,
     &zerocopy_receive::INFO,
     &discard::INFO,
+    &fabric::INFO,
 ];
 
 /// The engine of this name.

@@ -247,6 +247,8 @@ impl From<usize> for Buffers {
 pub enum WireKind {
     Tcp,
     KernelTls,
+    /// A pair of RDMA endpoints.
+    Fabric,
 }
 
 /// A connection, handed to exactly one engine.
@@ -254,6 +256,14 @@ pub enum WireKind {
 pub enum Wire {
     Tcp(OwnedFd),
     KernelTls(OwnedFd),
+    Fabric(Box<FabricEnd>),
+}
+
+/// One end of a pair of RDMA endpoints: bytes go one way.
+#[derive(Debug)]
+pub enum FabricEnd {
+    Sends(haul_fabric::SendEnd),
+    Receives(haul_fabric::ReceiveEnd),
 }
 
 impl Wire {
@@ -262,14 +272,21 @@ impl Wire {
         match self {
             Self::Tcp(_) => WireKind::Tcp,
             Self::KernelTls(_) => WireKind::KernelTls,
+            Self::Fabric(_) => WireKind::Fabric,
         }
     }
 
-    /// The socket below the wire, whatever the kernel does on it.
+    /// The socket below the wire, whatever the kernel does on it; of RDMA endpoints that beside
+    /// them, which carries no payload and ends with them.
     #[must_use]
     pub fn socket(&self) -> &OwnedFd {
-        let (Self::Tcp(socket) | Self::KernelTls(socket)) = self;
-        socket
+        match self {
+            Self::Tcp(socket) | Self::KernelTls(socket) => socket,
+            Self::Fabric(end) => match &**end {
+                FabricEnd::Sends(end) => end.lifeline(),
+                FabricEnd::Receives(end) => end.lifeline(),
+            },
+        }
     }
 }
 

@@ -71,6 +71,8 @@ struct Posted {
 
 // SAFETY: the pointers in a context are libfabric's own, which any thread may use.
 unsafe impl Send for Posted {}
+// SAFETY: a shared reference gives no way to the context.
+unsafe impl Sync for Posted {}
 
 impl Posted {
     fn new(operation: Operation, number: usize) -> Self {

@@ -28,6 +28,17 @@ pub struct SendEnd(Infallible);
 #[derive(Debug)]
 pub struct ReceiveEnd(Infallible);
 
+/// Windows on files out of which bytes may still be sent.
+#[derive(Debug)]
+pub struct InFlight(Infallible);
+
+impl InFlight {
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        match self.0 {}
+    }
+}
+
 /// A message that was received.
 #[derive(Debug)]
 pub struct Message(Infallible);
@@ -141,7 +152,11 @@ impl SendEnd {
         _: u64,
         _: u64,
         _: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), (u64, FileError)> {
+    ) -> Result<InFlight, (u64, FileError)> {
+        match self.0 {}
+    }
+
+    pub fn progress(&mut self) -> Result<(), Error> {
         match self.0 {}
     }
 
@@ -166,7 +181,7 @@ impl ReceiveEnd {
         match self.0 {}
     }
 
-    pub fn receive(&mut self, _: &mut [u8]) -> Result<(), Error> {
+    pub fn receive(&mut self, _: &mut [u8]) -> Result<(), (usize, Error)> {
         match self.0 {}
     }
 
@@ -193,6 +208,15 @@ impl Message {
         match self.0 {}
     }
 }
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        match self.0 {}
+    }
+}
+
+/// Messages that may be held before they are given back.
+pub const HELD_MAX: usize = 4;
 
 #[cfg(test)]
 mod tests {

@@ -49,9 +49,11 @@ pub use provider::{Mover, NoSuchProvider, Provider};
 #[cfg(feature = "libfabric")]
 pub use {
     opening::{Contact, Fabric, Listening, Pair},
-    receiving::{Message, ReceiveEnd},
-    sending::{FileError, SendEnd},
+    receiving::{HELD_MAX, Message, ReceiveEnd},
+    sending::{FileError, InFlight, SendEnd},
 };
 
 #[cfg(not(feature = "libfabric"))]
-pub use absent::{Contact, Fabric, FileError, Listening, Message, Pair, ReceiveEnd, SendEnd};
+pub use absent::{
+    Contact, Fabric, FileError, HELD_MAX, InFlight, Listening, Message, Pair, ReceiveEnd, SendEnd,
+};

@@ -8,9 +8,10 @@ use crate::{Error, Figures, Provider, endpoint::Endpoint};
 
 /// Longest message that is received.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// Buffers that wait for messages: one is written while another one is filled, and two are on their
-/// way.
+/// Buffers that wait for messages, are filled, or are held by who takes them.
 const BUFFERS: usize = 8;
+/// Messages that may be held before they are given back, while others still come.
+pub const HELD_MAX: usize = BUFFERS / 2;
 /// Length of the words about room: the count of buffers ever posted (u64) and the length of each
 /// (u32), little-endian.
 pub(crate) const ROOM_BYTES: usize = 12;
@@ -52,6 +53,12 @@ impl Message {
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer.bytes()[self.range.clone()]
+    }
+}
+
+impl AsRef<[u8]> for Message {
+    fn as_ref(&self) -> &[u8] {
+        self.bytes()
     }
 }
 
@@ -119,16 +126,16 @@ impl ReceiveEnd {
     /// Fills `buffer` with what comes next.
     ///
     /// # Errors
-    /// The pair is of no more use then. [`Error::PeerGone`] with nothing taken where the peer left
+    /// The pair is of no more use then. The count of bytes that came tells whether the peer left
     /// between two frames.
-    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Error> {
+    pub fn receive(&mut self, buffer: &mut [u8]) -> Result<(), (usize, Error)> {
         let mut filled = 0;
         while filled < buffer.len() {
-            let bytes = self.peek()?;
+            let bytes = self.peek().map_err(|error| (filled, error))?;
             let len = bytes.len().min(buffer.len() - filled);
             buffer[filled..filled + len].copy_from_slice(&bytes[..len]);
             filled += len;
-            self.skip(len)?;
+            self.skip(len).map_err(|error| (filled, error))?;
         }
         Ok(())
     }

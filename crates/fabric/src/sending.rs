@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io,
     os::unix::fs::FileExt,
-    sync::Arc,
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -43,6 +43,18 @@ pub enum FileError {
 impl From<Error> for FileError {
     fn from(error: Error) -> Self {
         Self::Wire(error)
+    }
+}
+
+/// Windows on files out of which bytes may still be sent.
+#[derive(Debug, Default)]
+pub struct InFlight(Vec<Weak<Window>>);
+
+impl InFlight {
+    /// Whether all windows are free: the pages of their files are not read any more.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.0.iter().all(|window| window.strong_count() == 0)
     }
 }
 
@@ -170,8 +182,9 @@ impl SendEnd {
         offset_bytes: u64,
         len_bytes: u64,
         see: &mut dyn FnMut(&[u8]),
-    ) -> Result<(), (u64, FileError)> {
+    ) -> Result<InFlight, (u64, FileError)> {
         let mut moved = 0;
+        let mut in_flight = InFlight::default();
         while moved < len_bytes {
             let (from, left) = (offset_bytes + moved, len_bytes - moved);
             let window = if self.takes_windows(left) {
@@ -181,6 +194,7 @@ impl SendEnd {
             };
             moved = match window {
                 Some(window) => {
+                    in_flight.0.push(Arc::downgrade(&window));
                     let behind = from + window.len_bytes() as u64;
                     self.prepared = None;
                     let sent = self.send_window(&window, moved, see)?;
@@ -194,6 +208,17 @@ impl SendEnd {
                     moved + took.map_err(|error| (moved, error))?
                 }
             };
+        }
+        Ok(in_flight)
+    }
+
+    /// Takes back the memory of what has been sent, without waiting.
+    ///
+    /// # Errors
+    /// The pair is of no more use then.
+    pub fn progress(&mut self) -> Result<(), Error> {
+        while let Some(completion) = self.endpoint.poll()? {
+            self.over(completion)?;
         }
         Ok(())
     }
@@ -300,6 +325,7 @@ impl SendEnd {
             see(&free[..taken]);
             Ok(taken)
         })?;
+        self.figures.copied_bytes += taken as u64;
         if taken == 0 { Err(FileError::Truncated) } else { Ok(taken as u64) }
     }
 
@@ -340,10 +366,7 @@ impl SendEnd {
         self.post(Operation::Send(source))?;
         self.sent += 1;
         self.figures.messages += 1;
-        while let Some(completion) = self.endpoint.poll()? {
-            self.over(completion)?;
-        }
-        Ok(())
+        self.progress()
     }
 
     fn await_room(&mut self) -> Result<(), Error> {

@@ -57,7 +57,7 @@ const ALLOWED: [Allowed; 17] = [
         package: "haul-transfer",
         dependencies: &["haul-datapath", "haul-protocol", "haul-host", "haul-report", "haul-sys"],
     },
-    Allowed { package: "haul-datapath", dependencies: &["haul-sys", "haul-host"] },
+    Allowed { package: "haul-datapath", dependencies: &["haul-fabric", "haul-sys", "haul-host"] },
     Allowed { package: "haul-protocol", dependencies: &[] },
     Allowed { package: "haul-report", dependencies: &[] },
     Allowed { package: "haul-scratch", dependencies: &["haul-sys"] },

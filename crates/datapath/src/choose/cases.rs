@@ -23,6 +23,8 @@ pub const LARGE_BYTES: u64 = 64 << 20;
 /// Kinds of source that differ in their best engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SendCase {
+    /// A pair of RDMA endpoints, whatever the source is.
+    Fabric,
     Zeros,
     Unknown,
     Warm,
@@ -33,7 +35,8 @@ pub(super) enum SendCase {
 
 impl SendCase {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 7] = [
+        Self::Fabric,
         Self::Zeros,
         Self::Unknown,
         Self::Warm,
@@ -45,6 +48,7 @@ impl SendCase {
     /// The engines for each kind of source, the best first.
     pub(super) const fn order(self) -> &'static [&'static str] {
         match self {
+            Self::Fabric => &["fabric"],
             Self::Zeros | Self::Unknown | Self::Warm | Self::ColdSmall | Self::ColdElsewhere => {
                 &["sendfile", "splice", "read-write"]
             }
@@ -53,6 +57,9 @@ impl SendCase {
     }
 
     pub(super) fn of(facts: &SendFacts<'_>) -> Self {
+        if facts.wire == WireKind::Fabric {
+            return Self::Fabric;
+        }
         let file_system = match facts.source {
             Source::File(file_system) => file_system,
             Source::Zeros => return Self::Zeros,
@@ -80,6 +87,7 @@ impl SendCase {
             Source::Zeros | Source::Unknown => String::new(),
         };
         match self {
+            Self::Fabric => "the wire is a pair of RDMA endpoints".to_owned(),
             Self::Zeros => "the source is zeros".to_owned(),
             Self::Unknown => "nothing is known of the source".to_owned(),
             Self::Warm => format!("{percent} % of the source is in the page cache"),
@@ -99,6 +107,8 @@ impl SendCase {
 /// Kinds of target that differ in their best engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReceiveCase {
+    /// A pair of RDMA endpoints, whatever the target is.
+    Fabric,
     Null,
     Small,
     /// A small transfer onto a disk, whose write-back begins with the first block.
@@ -115,7 +125,8 @@ pub(super) enum ReceiveCase {
 
 impl ReceiveCase {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
+        Self::Fabric,
         Self::Null,
         Self::Small,
         Self::SmallDurable,
@@ -131,6 +142,7 @@ impl ReceiveCase {
     /// The engines for each kind of target, the best first.
     pub(super) const fn order(self) -> &'static [&'static str] {
         match self {
+            Self::Fabric => &["fabric"],
             Self::Null => &["discard", "read-write"],
             Self::Small => &["read-write"],
             // 1.03 to 1.06 times read-write on ext4 and xfs (1 MiB): pages that were just written
@@ -151,6 +163,9 @@ impl ReceiveCase {
     }
 
     pub(super) fn of(facts: &ReceiveFacts<'_>) -> Self {
+        if facts.wire == WireKind::Fabric {
+            return Self::Fabric;
+        }
         let Target::File(file_system) = facts.target else { return Self::Null };
         if facts.size_bytes < LARGE_BYTES {
             let on_disk = matches!(file_system, FsKind::Ext | FsKind::Xfs);
@@ -183,6 +198,7 @@ impl ReceiveCase {
             Target::File(kind) => kind.to_string(),
         };
         match self {
+            Self::Fabric => "the wire is a pair of RDMA endpoints".to_owned(),
             Self::Null => "the target keeps nothing".to_owned(),
             Self::Small | Self::SmallDurable => format!("the transfer is small ({size})"),
             Self::Memory => "the target is memory and no digest needs the bytes".to_owned(),
@@ -212,6 +228,7 @@ pub(super) fn sending(engine: &str, wire: WireKind) -> &'static str {
         ("splice", _) => "moves it through a pipe without passing user space",
         ("io-uring", _) => "reads it past the page cache, ahead of the wire",
         ("direct", _) => "reads it past the page cache",
+        ("fabric", _) => "sends the pages of the page cache",
         _ => "copies it through a buffer",
     }
 }
@@ -223,6 +240,7 @@ pub(super) fn receiving(engine: &str) -> &'static str {
         "splice" => "moves it through a pipe without passing user space",
         "io-uring" => "writes it past the page cache, many writes at a time",
         "direct" => "writes it with a thread of its own, by O_DIRECT",
+        "fabric" => "writes the registered memory that it comes into",
         "dontcache" => "writes it through the page cache and drops the pages at once",
         _ => "copies it through a buffer",
     }
@@ -264,11 +282,12 @@ mod tests {
     fn each_engine_has_its_own_words() {
         let pipe = "moves it through a pipe without passing user space";
         assert_eq!([sending("splice", WireKind::Tcp), receiving("splice")], [pipe; 2]);
-        let words = ["discard", "splice", "io-uring", "direct", "dontcache", "read-write"];
+        let words =
+            ["discard", "splice", "io-uring", "direct", "dontcache", "fabric", "read-write"];
         let mut words = words.map(receiving).to_vec();
         words.sort_unstable();
         words.dedup();
-        assert_eq!(words.len(), 6);
+        assert_eq!(words.len(), 7);
     }
 
     #[test]

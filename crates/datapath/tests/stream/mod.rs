@@ -13,7 +13,7 @@ use std::{
 
 use haul_datapath::{
     Boundary, Buffers, EngineError, EngineInfo, FileSpan, Host, IfCopied, Remedy, SpanDone,
-    SpanFile, SpanId, SpanTap, StageTimes, Wait, Wire, engines,
+    SpanFile, SpanId, SpanTap, StageTimes, Wait, Wire, WireKind, engines,
     fallback::{Fallback, Receiver, Sender},
     skeleton,
 };
@@ -28,15 +28,24 @@ pub fn host() -> Host {
     Host::read(Path::new("/"))
 }
 
-pub fn senders() -> Vec<&'static EngineInfo> {
+/// All engines that have a wire in this build.
+fn all() -> impl Iterator<Item = &'static EngineInfo> {
     let all = engines::ENGINES.iter().copied().chain([&skeleton::INFO]);
-    all.filter(|info| info.open_send.is_some()).collect()
+    all.filter(|info| cfg!(feature = "fabric") || !is_of_fabric(info))
+}
+
+/// Whether an engine works on a pair of RDMA endpoints, and on nothing else.
+pub fn is_of_fabric(info: &EngineInfo) -> bool {
+    info.wires == [WireKind::Fabric]
+}
+
+pub fn senders() -> Vec<&'static EngineInfo> {
+    all().filter(|info| info.open_send.is_some()).collect()
 }
 
 /// Engines that put bytes into files.
 pub fn receivers() -> Vec<&'static EngineInfo> {
-    let all = engines::ENGINES.iter().copied().chain([&skeleton::INFO]);
-    all.filter(|info| info.open_receive.is_some() && info.name != "discard").collect()
+    all().filter(|info| info.open_receive.is_some() && info.name != "discard").collect()
 }
 
 /// Directories where files are tried: the file system of this one, and memory.
@@ -81,6 +90,62 @@ pub fn wires(buffers: SocketBuffers) -> (Wire, Wire) {
     haul_sys::congestion::set_congestion(&near, "reno").unwrap();
     let (far, _) = listener.accept().unwrap();
     (Wire::Tcp(near.into()), Wire::Tcp(far.into()))
+}
+
+/// The two ends of a wire for these engines: of TCP, or of RDMA endpoints in shared memory if one
+/// of them works on nothing else. Then it is both ends' engine.
+pub fn wires_for(
+    send_with: Vec<&'static EngineInfo>,
+    receive_with: Vec<&'static EngineInfo>,
+    buffers: SocketBuffers,
+) -> (Wire, Vec<&'static EngineInfo>, Wire, Vec<&'static EngineInfo>) {
+    let of_fabric = send_with.iter().chain(&receive_with).copied().find(|info| is_of_fabric(info));
+    let (near, far) = wires(buffers);
+    let Some(engine) = of_fabric else { return (near, send_with, far, receive_with) };
+    let (near, far) = fabric::ends(near, far, buffers);
+    (near, vec![engine], far, vec![engine])
+}
+
+#[cfg(feature = "fabric")]
+mod fabric {
+    use std::{net::Ipv4Addr, time::Duration};
+
+    use haul_datapath::{FabricEnd, Wire};
+    use haul_fabric::{Fabric, Provider, Wait};
+
+    use super::SocketBuffers;
+
+    const LONG: Duration = Duration::from_secs(20);
+
+    /// Turns two sockets into a pair of endpoints beside them.
+    pub fn ends(near: Wire, far: Wire, buffers: SocketBuffers) -> (Wire, Wire) {
+        let (Wire::Tcp(near), Wire::Tcp(far)) = (near, far) else { panic!("two sockets") };
+        let memory = if buffers == SocketBuffers::Automatic { 8 << 20 } else { 64 << 10 };
+        let fabric = || Fabric::open(Provider::Shm, Ipv4Addr::LOCALHOST.into()).unwrap();
+        let listening = fabric().listen([3; 16]).unwrap();
+        let contact = listening.contact().clone();
+        std::thread::scope(|threads| {
+            let receiving = threads.spawn(move || {
+                let pair = listening.accept(far, LONG).unwrap();
+                pair.into_receiver(memory, Wait::Adaptive).unwrap()
+            });
+            let pair = fabric().connect(&contact, near, LONG).unwrap();
+            let sending = pair.into_sender(memory, Wait::Adaptive).unwrap();
+            let ends = (FabricEnd::Sends(sending), FabricEnd::Receives(receiving.join().unwrap()));
+            (Wire::Fabric(Box::new(ends.0)), Wire::Fabric(Box::new(ends.1)))
+        })
+    }
+}
+
+#[cfg(not(feature = "fabric"))]
+mod fabric {
+    use haul_datapath::Wire;
+
+    use super::SocketBuffers;
+
+    pub fn ends(_: Wire, _: Wire, _: SocketBuffers) -> (Wire, Wire) {
+        unreachable!("no engine of this build has such a wire")
+    }
 }
 
 /// A tap that keeps everything it sees.
@@ -219,7 +284,7 @@ pub fn run_with(
     tapped: Tapped,
     buffers: SocketBuffers,
 ) -> (Outcome, Outcome) {
-    let (near, far) = wires(buffers);
+    let (near, send_with, far, receive_with) = wires_for(send_with, receive_with, buffers);
     std::thread::scope(|threads| {
         let sending = threads.spawn(move || send(send_with, near, from, tapped, memory));
         let received = receive(receive_with, far, into, tapped, memory);
