@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
+use std::os::unix::{fs::PermissionsExt, process::CommandExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -69,6 +69,16 @@ impl Scratch {
         let _ = fs::remove_dir_all(&self.0);
         let _ = fs::create_dir_all(&self.0);
     }
+
+    /// Makes the file that gets the places that a test meets. Children of the test may be of
+    /// another account, and write as well.
+    fn file_of_met(&self) -> Result<PathBuf> {
+        let path = self.0.join("met");
+        let made = fs::File::create(&path)
+            .and_then(|file| file.set_permissions(fs::Permissions::from_mode(0o666)));
+        made.with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(path)
+    }
 }
 
 impl Drop for Scratch {
@@ -87,10 +97,10 @@ pub fn names_of(program: &Program) -> Result<Vec<String>> {
 
 /// Runs one test without a mutant. It is tried a second time, for a test may fail by chance.
 pub fn baseline(program: &Program, name: &str, scratch: &Scratch) -> Result<Case> {
-    let told = scratch.0.join("met");
     let names = [name];
     for _ in 0..2 {
         scratch.clear();
+        let told = scratch.file_of_met()?;
         let started = Instant::now();
         let mut command = command_of(program, &names, 1, &scratch.0);
         command.env("HAUL_MUTANTS_MET", &told);
@@ -295,6 +305,15 @@ mod tests {
 
     fn shell(text: &str) -> Command {
         child::command(Path::new("/"), "sh", &["-c", text])
+    }
+
+    /// Case of a test that needs a child without root's rights.
+    #[test]
+    fn a_child_of_another_account_may_tell_which_places_it_meets() {
+        let scratch = Scratch::new(900).unwrap();
+        let path = scratch.file_of_met().unwrap();
+        let said = fs::metadata(&path).unwrap();
+        assert_eq!((said.permissions().mode() & 0o777, said.len()), (0o666, 0));
     }
 
     #[test]
