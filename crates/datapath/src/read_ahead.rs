@@ -209,10 +209,10 @@ impl<Q: BlockQueue> ReadAhead<Q> {
         let sent = match &mut self.zero_copy {
             Some(sends) => sends.send(&self.wire, slot, bytes, &mut self.times),
             None => timed(&mut self.times.send_ns, || {
-                socket::send_whole(&self.wire, bytes, Boundary::Flush)
+                socket::send_whole(&self.wire, bytes, Boundary::Flush).map_err(|(_, error)| error)
             }),
         };
-        sent.map_err(|(_, error)| progress.wire("send", error))?;
+        sent.map_err(|error| progress.wire("send", error))?;
         progress.moved_bytes += bytes.len() as u64;
         if whole == Whole::EndOfFile {
             return Err(progress.truncated("read"));

@@ -118,14 +118,14 @@ impl ZeroCopySends {
     /// the wire is not held up by the memory of this engine.
     ///
     /// # Errors
-    /// Of the wire, with the bytes sent before it.
+    /// Those of the wire.
     pub(crate) fn send(
         &mut self,
         wire: &Wire,
         slot: usize,
         bytes: &[u8],
         times: &mut StageTimes,
-    ) -> Result<(), (usize, io::Error)> {
+    ) -> io::Result<()> {
         self.slots[slot].open = true;
         let held = self.slots.iter().filter(|slot| slot.sends_in_flight > 0).count();
         let mut sent = 0;
@@ -145,15 +145,12 @@ impl ZeroCopySends {
                     // Too many notices wait (net.core.optmem_max), or RLIMIT_MEMLOCK is reached.
                     if self.sends.is_empty() {
                         self.refused = true;
-                        let rest = self
-                            .copy(wire, &bytes[sent..], times)
-                            .map_err(|(more, error)| (sent + more, error))?;
-                        sent += rest;
+                        sent += self.copy(wire, &bytes[sent..], times)?;
                     } else {
-                        self.wait(wire, times).map_err(|error| (sent, error))?;
+                        self.wait(wire, times)?;
                     }
                 }
-                Err(error) => return Err((sent, error)),
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -167,13 +164,9 @@ impl ZeroCopySends {
         self.sends.push_back(Sent { slot, flight: flight.number, bytes, noticed: false });
     }
 
-    fn copy(
-        &mut self,
-        wire: &Wire,
-        bytes: &[u8],
-        times: &mut StageTimes,
-    ) -> Result<usize, (usize, io::Error)> {
-        timed(&mut times.send_ns, || socket::send_whole(wire, bytes, Boundary::Flush))?;
+    fn copy(&mut self, wire: &Wire, bytes: &[u8], times: &mut StageTimes) -> io::Result<usize> {
+        timed(&mut times.send_ns, || socket::send_whole(wire, bytes, Boundary::Flush))
+            .map_err(|(_, error)| error)?;
         if let Some(flight) = self.flights.back_mut() {
             flight.moved_bytes += bytes.len() as u64;
             flight.copied_bytes += bytes.len() as u64;
@@ -465,8 +458,8 @@ mod tests {
         sends.send(&wire, 0, &[7; 10], times).unwrap();
         sends.wait_for_all(&wire, times).unwrap();
         rustix::net::shutdown(wire.socket(), rustix::net::Shutdown::Both).unwrap();
-        let (sent, _) = sends.send(&wire, 0, &[7], times).unwrap_err();
-        assert!(sent == 0 && !sends.refused);
+        let error = sends.send(&wire, 0, &[7], times).unwrap_err();
+        assert!(error.kind() == io::ErrorKind::BrokenPipe && !sends.refused, "{error}");
         drop(wire);
         assert_eq!(reader.join().unwrap(), 10);
     }
