@@ -2,16 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
-use std::{os::unix::fs::FileExt, sync::Arc, time::Duration};
+use std::{io::ErrorKind, os::unix::fs::FileExt, sync::Arc, time::Duration};
 
 use haul_datapath::{
-    Boundary, Buffers, EngineInfo, FileSpan, IfCopied, Remedy, SpanFile, Wait,
+    Boundary, Buffers, EngineInfo, FileSpan, IfCopied, Remedy, SpanFile, Wait, Wire,
     copy_watch::WINDOW_BYTES,
     engines,
     fallback::{Receiver, Sender},
 };
+use haul_sys::{PageMemory, SocketPages, TcpInfo, zero_copy};
 use haul_testkit::{content, seed::Seed, skip::skip};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    net::{SendFlags, Shutdown, sockopt},
+};
 
 mod stream;
 
@@ -96,10 +100,39 @@ fn a_study_sees_every_byte_that_the_kernel_copied() {
     assert_eq!(copied(&sent), LEN);
 }
 
+/// Sends bytes from pages of their own without a copy, in one call.
+fn send_pages(wire: &Wire, len_bytes: usize) {
+    zero_copy::allow(wire.socket()).unwrap();
+    let mut memory = PageMemory::new(len_bytes).unwrap();
+    memory.bytes_mut().fill(7);
+    let sent = zero_copy::send(wire.socket(), memory.bytes(), SendFlags::NOSIGNAL).unwrap();
+    assert_eq!(sent, len_bytes);
+}
+
+fn wait_for_bytes(wire: &Wire) {
+    poll(&mut [PollFd::new(wire.socket(), PollFlags::IN)], None).unwrap();
+}
+
+/// Whether what is sent without a copy comes in whole pages over loopback; says so if not.
+fn maps_pages() -> bool {
+    let (near, far) = wires(SocketBuffers::Automatic);
+    send_pages(&near, 4 * 4096);
+    wait_for_bytes(&far);
+    let mut pages = SocketPages::new(far.socket(), 1 << 20).unwrap();
+    let maps = pages.take(far.socket(), 2 * 4096, &mut []).unwrap().mapped_bytes > 0;
+    if !maps {
+        skip("a kernel that copies to whole pages", "none was mapped");
+    }
+    maps
+}
+
 /// Over loopback the kernel copies zero-copy sends into whole pages, which the receiver can map as
 /// it can those of a network card with header split.
 #[test]
 fn pages_that_arrive_whole_are_mapped_and_reach_the_file() {
+    if !maps_pages() {
+        return;
+    }
     for memory in [BUFFERS, GIVE_UP] {
         let Some([_, received]) = moved(memory, "zerocopy-send", "zerocopy-receive", 4 << 20)
         else {
@@ -107,12 +140,92 @@ fn pages_that_arrive_whole_are_mapped_and_reach_the_file() {
         };
         let mapped = LEN - copied(&received);
         println!("{mapped} of {LEN} bytes were mapped, {:?}", received.fallbacks);
-        if mapped == 0 {
-            return skip("a kernel that copies to whole pages", "none was mapped");
-        }
         // When both sides stay with it nearly all is mapped: 15 pages of each segment of 64 KiB.
         let share = if memory.if_copied == IfCopied::GoOn { LEN / 2 } else { 4096 };
         assert!(mapped >= share, "{mapped} of {LEN} bytes");
+    }
+}
+
+/// A receiver of this engine, and a file for what it receives.
+fn receiving(far: Wire) -> (Receiver, Arc<SpanFile>) {
+    let candidates = vec![engine("zerocopy-receive")];
+    let receiver = Receiver::open(candidates, far, &stream::host(), BUFFERS).unwrap();
+    (receiver, Arc::new(SpanFile::new(file_in(&directories()[0]))))
+}
+
+#[test]
+fn the_last_two_pages_of_a_span_are_worth_mapping_and_less_is_copied() {
+    if !maps_pages() {
+        return;
+    }
+    for (len, copied_bytes) in [(8191, 8191), (8192, 4096)] {
+        let (near, far) = wires(SocketBuffers::Automatic);
+        send_pages(&near, len);
+        wait_for_bytes(&far);
+        let (mut receiver, target) = receiving(far);
+        let mut done = Vec::new();
+        receiver.submit(&span(1, &target, 0, len as u64), None, &mut done).unwrap();
+        assert_eq!(done[0].copied_bytes, copied_bytes, "of {len}");
+        let mut arrived = vec![0; len];
+        target.file().read_exact_at(&mut arrived, 0).unwrap();
+        assert!(arrived.iter().all(|byte| *byte == 7), "{len}");
+    }
+}
+
+/// The wait for pages ends where none will come, and the error is the connection's own.
+#[test]
+fn a_receiver_of_pages_tells_a_shutdown_from_a_reset() {
+    for (is_reset, kind) in [(false, ErrorKind::UnexpectedEof), (true, ErrorKind::ConnectionReset)]
+    {
+        let (near, far) = wires(SocketBuffers::Automatic);
+        let near = if is_reset {
+            sockopt::set_socket_linger(near.socket(), Some(Duration::ZERO)).unwrap();
+            drop(near);
+            None
+        } else {
+            rustix::net::shutdown(far.socket(), Shutdown::Read).unwrap();
+            Some(near)
+        };
+        wait_for_bytes(&far);
+        let (mut receiver, target) = receiving(far);
+        let span = span(1, &target, 0, 100_000);
+        let error = receiver.submit(&span, None, &mut Vec::new()).unwrap_err();
+        assert_eq!((error.remedy, error.source.kind()), (Remedy::Reconnect, kind), "{error}");
+        drop(near);
+    }
+}
+
+/// A receiver sleeps until many bytes have come where the window is large, but never for more than
+/// its span still has.
+#[test]
+fn bytes_that_are_copied_beside_pages_count_for_the_end_of_a_span() {
+    const SPAN_BYTES: u64 = 1 << 20;
+    let (near, far) = wires(SocketBuffers::Automatic);
+    // Only root may have more than net.core.rmem_max.
+    let _ = sockopt::set_socket_recv_buffer_size_force(far.socket(), 8 << 20);
+    let socket = far.socket().try_clone().unwrap();
+    let plain = vec![engine("read-write")];
+    let mut sender = Sender::open(plain, near, &stream::host(), BUFFERS).unwrap();
+    let (mut receiver, target) = receiving(far);
+    let bytes = vec![7; SPAN_BYTES as usize];
+    // The window grows with the first ones; behind the last the peer waits, as for an answer.
+    for (last, spans) in [(false, 16), (true, 1)] {
+        let window_bytes = TcpInfo::of(&socket).unwrap().own_window_bytes;
+        if last && window_bytes < 1 << 20 {
+            return skip("a receive window of 1 MiB", format!("{window_bytes} bytes"));
+        }
+        std::thread::scope(|threads| {
+            threads.spawn(|| {
+                for _ in 0..spans {
+                    sender.send_bytes(&bytes, Boundary::Flush).unwrap();
+                }
+            });
+            let mut done = Vec::new();
+            for id in 0..spans {
+                receiver.submit(&span(id, &target, 0, SPAN_BYTES), None, &mut done).unwrap();
+            }
+            assert_eq!(done.len() as u64, spans);
+        });
     }
 }
 
