@@ -89,6 +89,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_full_list_grows_by_an_eighth_and_one_that_has_room_stays_where_it_is() {
+        let mut names = NameSet::default();
+        let insert = |hash| {
+            names.insert(hash);
+            names.lists[0].capacity()
+        };
+        let mut rooms: Vec<usize> = (0..100).map(insert).collect();
+        rooms.dedup();
+        let by_four = (1..=10).map(|times| times * 4);
+        let by_an_eighth = [45, 50, 56, 63, 70, 78, 87, 97, 109];
+        assert_eq!(rooms, by_four.chain(by_an_eighth).collect::<Vec<_>>());
+    }
+
     /// Promise of memory: a side of a session has 64 MiB for everything.
     #[test]
     fn a_name_takes_little_more_than_its_hash() {
