@@ -2,6 +2,7 @@
 
 pub mod content;
 pub mod disk_limit;
+mod fabric_way;
 pub mod faulty_proxy;
 mod filled;
 pub mod memory_limit;
@@ -13,6 +14,7 @@ pub mod strace;
 pub mod tree;
 mod unavailable;
 
+pub use fabric_way::{FabricWay, fabric_ways};
 pub use haul_emulator::wan;
 pub use unavailable::Unavailable;
 

@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::Write,
+    net::IpAddr,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -12,37 +13,31 @@ use haul_fabric_sys::{
     Buffer, Channel, Completion, Domain, EndpointKind, Info, Listener, Operation, Reach, Source,
     Window, connect,
 };
+use haul_testkit::{FabricWay, fabric_ways};
 
 const LONG: Duration = Duration::from_secs(20);
 const TICKET: [u8; 16] = *b"sixteen letters.";
 
-/// A provider that every machine has.
-#[derive(Clone, Copy, Debug)]
-struct Way {
-    provider: &'static str,
-    kind: EndpointKind,
-    node: Option<&'static str>,
+fn kind(way: FabricWay) -> EndpointKind {
+    match way.provider {
+        "shm" => EndpointKind::ReliableDatagrams,
+        _ => EndpointKind::Connected,
+    }
 }
 
-const WAYS: [Way; 2] = [
-    Way { provider: "tcp", kind: EndpointKind::Connected, node: Some("127.0.0.1") },
-    Way { provider: "shm", kind: EndpointKind::ReliableDatagrams, node: None },
-];
+fn domain(way: FabricWay, local: IpAddr) -> Arc<Domain> {
+    let node = (kind(way) == EndpointKind::Connected).then(|| local.to_string());
+    let info = Info::find(way.provider, kind(way), node.as_deref()).expect("it is there");
+    Domain::open(info).expect("it opens")
+}
 
-impl Way {
-    fn domain(self) -> Arc<Domain> {
-        let info = Info::find(self.provider, self.kind, self.node).expect("it is everywhere");
-        Domain::open(info).expect("it opens")
-    }
-
-    /// Two ends; the second one was listened for.
-    fn pair(self) -> (Channel, Channel) {
-        let mut listener = Listener::new(&self.domain(), TICKET).expect("it listens");
-        let address = listener.address().expect("it has an address");
-        let accepted = thread::spawn(move || listener.accept(LONG).expect("it accepts"));
-        let near = connect(&self.domain(), &address, &TICKET, LONG).expect("it connects");
-        (near, accepted.join().expect("it ends"))
-    }
+/// Two ends; the second one was listened for.
+fn pair(way: FabricWay) -> (Channel, Channel) {
+    let mut listener = Listener::new(&domain(way, way.far), TICKET).expect("it listens");
+    let address = listener.address().expect("it has an address");
+    let accepted = thread::spawn(move || listener.accept(LONG).expect("it accepts"));
+    let near = connect(&domain(way, way.near), &address, &TICKET, LONG).expect("it connects");
+    (near, accepted.join().expect("it ends"))
 }
 
 fn buffer(channel: &Channel, bytes: &[u8], reach: Reach) -> Buffer {
@@ -66,8 +61,8 @@ fn drive(ends: [(&mut Channel, usize); 2]) -> [Vec<Completion>; 2] {
 
 #[test]
 fn what_one_end_sends_the_other_receives() {
-    for way in WAYS {
-        let (mut near, mut far) = way.pair();
+    for way in fabric_ways() {
+        let (mut near, mut far) = pair(way);
         for len_bytes in [1, 4096, 100_000, 1 << 20] {
             let bytes: Vec<u8> = (0..len_bytes).map(|at| (at * 7) as u8).collect();
             let empty = buffer(&far, &vec![0; len_bytes + 5], Reach::Local);
@@ -86,8 +81,8 @@ fn what_one_end_sends_the_other_receives() {
 
 #[test]
 fn one_end_writes_and_reads_the_memory_of_the_other() {
-    for way in WAYS {
-        let (mut near, mut far) = way.pair();
+    for way in fabric_ways() {
+        let (mut near, mut far) = pair(way);
         let theirs = buffer(&far, &[1; 8192], Reach::RemoteWrite);
         let full = buffer(&near, &[9; 4096], Reach::Local);
         let to = theirs.remote().from(4096);
@@ -113,8 +108,8 @@ fn one_end_writes_and_reads_the_memory_of_the_other() {
 
 #[test]
 fn pages_of_a_file_are_sent_without_a_buffer() {
-    for way in WAYS {
-        let (mut near, mut far) = way.pair();
+    for way in fabric_ways() {
+        let (mut near, mut far) = pair(way);
         let mut file = tempfile::tempfile().unwrap();
         let bytes: Vec<u8> = (0..300_000).map(|at| (at / 3) as u8).collect();
         file.write_all(&bytes).unwrap();
@@ -133,8 +128,8 @@ fn pages_of_a_file_are_sent_without_a_buffer() {
 
 #[test]
 fn a_wait_ends_without_a_completion_and_with_one() {
-    for way in WAYS {
-        let (mut near, mut far) = way.pair();
+    for way in fabric_ways() {
+        let (mut near, mut far) = pair(way);
         let begun = Instant::now();
         assert!(far.wait(Duration::from_millis(60)).unwrap().is_none());
         assert!(begun.elapsed() >= Duration::from_millis(60), "{way:?}");
@@ -154,23 +149,23 @@ fn a_wait_ends_without_a_completion_and_with_one() {
 
 #[test]
 fn who_has_another_ticket_is_turned_away_and_the_right_one_still_comes_in() {
-    for way in WAYS {
-        let mut listener = Listener::new(&way.domain(), TICKET).unwrap();
+    for way in fabric_ways() {
+        let mut listener = Listener::new(&domain(way, way.far), TICKET).unwrap();
         let address = listener.address().unwrap();
         let accepted = thread::spawn(move || listener.accept(LONG).unwrap());
         let short = Duration::from_millis(500);
-        let refused = connect(&way.domain(), &address, &[7; 16], short).unwrap_err();
+        let refused = connect(&domain(way, way.near), &address, &[7; 16], short).unwrap_err();
         let codes = [libc::ECONNREFUSED, libc::ETIMEDOUT];
         assert!(codes.contains(&refused.code), "{way:?}: {refused}");
-        let near = connect(&way.domain(), &address, &TICKET, LONG).unwrap();
+        let near = connect(&domain(way, way.near), &address, &TICKET, LONG).unwrap();
         drop((near, accepted.join().unwrap()));
     }
 }
 
 #[test]
 fn nobody_is_waited_for_longer_than_was_said() {
-    for way in WAYS {
-        let listener = Listener::new(&way.domain(), TICKET).unwrap();
+    for way in fabric_ways() {
+        let listener = Listener::new(&domain(way, way.far), TICKET).unwrap();
         let begun = Instant::now();
         let error = listener.accept(Duration::from_millis(200)).unwrap_err();
         assert_eq!(error.code, libc::ETIMEDOUT, "{way:?}: {error}");
@@ -180,15 +175,15 @@ fn nobody_is_waited_for_longer_than_was_said() {
 
 #[test]
 fn an_end_that_goes_is_told_and_what_it_had_posted_is_freed() {
-    for way in WAYS {
-        let (mut near, mut far) = way.pair();
+    for way in fabric_ways() {
+        let (mut near, mut far) = pair(way);
         for _ in 0..4 {
             let empty = buffer(&far, &[0; 4096], Reach::Local);
             far.post(Operation::Receive(empty)).unwrap();
         }
         assert_eq!(far.under_way(), 4);
         drop(far);
-        if way.kind == EndpointKind::Connected {
+        if kind(way) == EndpointKind::Connected {
             let full = buffer(&near, &[1; 1 << 20], Reach::Local);
             let posted = near.post(Operation::Send(Source::Buffer(full, 0..1 << 20)));
             let ended = posted.is_err() || near.wait(LONG).unwrap().unwrap().outcome.is_err();
@@ -206,15 +201,17 @@ fn a_provider_that_is_not_there_is_an_error() {
 
 #[test]
 fn a_file_that_cannot_be_mapped_gives_no_window() {
-    let domain = WAYS[0].domain();
+    let way = fabric_ways()[0];
+    let domain = domain(way, way.near);
     let directory = File::open("/").unwrap();
     assert!(Window::new(&domain, directory, 0, 4096).is_err());
 }
 
 #[test]
 fn a_file_that_is_cut_short_is_an_error_or_told_and_never_a_signal() {
-    for (way, len_bytes) in WAYS.into_iter().flat_map(|way| [(way, 1000), (way, 400_000)]) {
-        let (mut near, mut far) = way.pair();
+    for (way, len_bytes) in fabric_ways().into_iter().flat_map(|way| [(way, 1000), (way, 400_000)])
+    {
+        let (mut near, mut far) = pair(way);
         let file = tempfile::tempfile().unwrap();
         file.set_len(len_bytes as u64).unwrap();
         let window = Arc::new(Window::new(near.domain(), &file, 0, len_bytes).unwrap());
@@ -237,9 +234,9 @@ fn a_file_that_is_cut_short_is_an_error_or_told_and_never_a_signal() {
 
 #[test]
 fn an_end_whose_peer_in_the_same_process_has_gone_can_still_be_polled() {
-    for way in WAYS {
+    for way in fabric_ways() {
         for _ in 0..20 {
-            let (mut near, far) = way.pair();
+            let (mut near, far) = pair(way);
             drop(far);
             for _ in 0..100 {
                 let _ = near.poll();

@@ -10,11 +10,11 @@ use std::{
 };
 
 use haul_fabric::{Contact, Error, Fabric, FileError, Provider, ReceiveEnd, SendEnd, Wait};
+use haul_testkit::{FabricWay, fabric_ways};
 
 const LONG: Duration = Duration::from_secs(20);
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const MIB: usize = 1 << 20;
-const WAYS: [Provider; 2] = [Provider::Tcp, Provider::Shm];
 
 fn sockets() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((HERE, 0)).expect("it works here");
@@ -23,20 +23,22 @@ fn sockets() -> (TcpStream, TcpStream) {
     (near, listener.accept().expect("it works here").0)
 }
 
+fn open(way: FabricWay, local: IpAddr) -> Fabric {
+    let provider = way.provider.parse().expect("haul knows it");
+    Fabric::open(provider, local).expect("it works here")
+}
+
 /// Two ends with this much memory each, and another handle of the sender's lifeline.
-fn pair(provider: Provider, memory: [usize; 2], wait: Wait) -> (SendEnd, ReceiveEnd, TcpStream) {
+fn pair(way: FabricWay, memory: [usize; 2], wait: Wait) -> (SendEnd, ReceiveEnd, TcpStream) {
     let (near, far) = sockets();
     let handle = near.try_clone().expect("it works here");
-    let listening = Fabric::open(provider, HERE)
-        .expect("it works here")
-        .listen([7; 16])
-        .expect("it works here");
+    let listening = open(way, way.far).listen([7; 16]).expect("it works here");
     let contact = Contact::decode(&listening.contact().encode()).expect("it works here");
     let accepted = thread::spawn(move || {
         let pair = listening.accept(far.into(), LONG).expect("it works here");
         pair.into_receiver(memory[1], wait).expect("it works here")
     });
-    let fabric = Fabric::open(provider, HERE).expect("it works here");
+    let fabric = open(way, way.near);
     let near = fabric.connect(&contact, near.into(), LONG).expect("it works here");
     let near = near.into_sender(memory[0], wait).expect("it works here");
     (near, accepted.join().expect("it works here"), handle)
@@ -54,13 +56,13 @@ fn file_of(bytes: &[u8]) -> File {
 
 #[test]
 fn frames_and_parts_of_files_arrive_in_order_as_one_stream() {
-    for provider in WAYS {
+    for way in fabric_ways() {
         for (memory, wait) in [
             ([16 * MIB, 16 * MIB], Wait::Adaptive),
             ([100_000, 50_000], Wait::Sleep),
             ([50_000, 8 * MIB], Wait::Poll),
         ] {
-            let (mut near, mut far, _) = pair(provider, memory, wait);
+            let (mut near, mut far, _) = pair(way, memory, wait);
             let content = bytes_of(11 * MIB, 3);
             let file = file_of(&content);
             // Offset and length: nothing, less and more than a window, and neither at a page.
@@ -83,10 +85,10 @@ fn frames_and_parts_of_files_arrive_in_order_as_one_stream() {
             for (number, wanted) in wanted.iter().enumerate() {
                 let mut frame = vec![0; 30 + number * 50_000];
                 far.receive(&mut frame).unwrap();
-                assert!(frame == bytes_of(frame.len(), number), "{provider} frame {number}");
+                assert!(frame == bytes_of(frame.len(), number), "{way:?} frame {number}");
                 let mut came = vec![0; wanted.len()];
                 far.receive(&mut came).unwrap();
-                assert!(came == *wanted, "{provider} part {number}");
+                assert!(came == *wanted, "{way:?} part {number}");
             }
             assert_eq!(far.peek().unwrap_err(), Error::PeerGone);
             drop(far);
@@ -104,8 +106,8 @@ fn frames_and_parts_of_files_arrive_in_order_as_one_stream() {
 
 #[test]
 fn a_message_is_taken_with_its_memory_and_given_back() {
-    for provider in WAYS {
-        let (mut near, mut far, _) = pair(provider, [8 * MIB, 8 * MIB], Wait::Adaptive);
+    for way in fabric_ways() {
+        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
         let content = bytes_of(20 * MIB, 9);
         let file = file_of(&content);
         let sender = thread::spawn(move || {
@@ -129,7 +131,7 @@ fn a_message_is_taken_with_its_memory_and_given_back() {
                 held.drain(..).for_each(|message| far.give_back(message).unwrap());
             }
         }
-        assert!(far.take(3).unwrap().is_none(), "{provider}: a message that is longer");
+        assert!(far.take(3).unwrap().is_none(), "{way:?}: a message that is longer");
         held.drain(..).for_each(|message| far.give_back(message).unwrap());
         assert_eq!(far.peek().unwrap(), b"tail");
         far.skip(4).unwrap();
@@ -141,8 +143,8 @@ fn a_message_is_taken_with_its_memory_and_given_back() {
 
 #[test]
 fn a_receiver_that_is_slow_is_waited_for_and_never_overrun() {
-    for provider in WAYS {
-        let (mut near, mut far, _) = pair(provider, [MIB, 64 << 10], Wait::Adaptive);
+    for way in fabric_ways() {
+        let (mut near, mut far, _) = pair(way, [MIB, 64 << 10], Wait::Adaptive);
         let sender = thread::spawn(move || {
             for number in 0..2000_u32 {
                 near.send(&number.to_le_bytes()).unwrap();
@@ -158,15 +160,15 @@ fn a_receiver_that_is_slow_is_waited_for_and_never_overrun() {
             assert_eq!(u32::from_le_bytes(came), number);
         }
         drop(far);
-        assert!(sender.join().unwrap() > 0, "{provider}");
+        assert!(sender.join().unwrap() > 0, "{way:?}");
     }
 }
 
 #[test]
 fn an_end_whose_lifeline_is_cut_says_at_once_that_the_peer_has_left() {
-    for provider in WAYS {
+    for way in fabric_ways() {
         for wait in [Wait::Adaptive, Wait::Sleep, Wait::Poll] {
-            let (mut near, mut far, lifeline) = pair(provider, [MIB, MIB], wait);
+            let (mut near, mut far, lifeline) = pair(way, [MIB, MIB], wait);
             let cut = thread::spawn(move || {
                 thread::sleep(Duration::from_millis(50));
                 lifeline.shutdown(std::net::Shutdown::Both).unwrap();
@@ -178,7 +180,7 @@ fn an_end_whose_lifeline_is_cut_says_at_once_that_the_peer_has_left() {
                     break error;
                 }
             };
-            assert_eq!(error, Error::PeerGone, "{provider} {wait:?}");
+            assert_eq!(error, Error::PeerGone, "{way:?} {wait:?}");
             cut.join().unwrap();
             drop(near);
             let error = loop {
@@ -187,7 +189,7 @@ fn an_end_whose_lifeline_is_cut_says_at_once_that_the_peer_has_left() {
                     Err(error) => break error,
                 }
             };
-            assert_eq!(error, Error::PeerGone, "{provider} {wait:?}");
+            assert_eq!(error, Error::PeerGone, "{way:?} {wait:?}");
             assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
         }
     }
@@ -195,8 +197,8 @@ fn an_end_whose_lifeline_is_cut_says_at_once_that_the_peer_has_left() {
 
 #[test]
 fn a_file_that_is_too_short_ends_the_part_where_the_file_ends() {
-    for provider in WAYS {
-        let (mut near, mut far, _) = pair(provider, [8 * MIB, 8 * MIB], Wait::Adaptive);
+    for way in fabric_ways() {
+        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
         let content = bytes_of(5 * MIB + 17, 1);
         let file = file_of(&content);
         let sender = thread::spawn(move || {
@@ -204,13 +206,13 @@ fn a_file_that_is_too_short_ends_the_part_where_the_file_ends() {
             let mut see = |bytes: &[u8]| seen += bytes.len() as u64;
             let outcome = near.send_file(&file, 3, 9 * MIB as u64, &mut see);
             let (moved, error) = outcome.unwrap_err();
-            assert!(matches!(error, FileError::Truncated), "{provider}: {error:?}");
-            assert_eq!((moved, seen), (5 * MIB as u64 + 14, 5 * MIB as u64 + 14), "{provider}");
+            assert!(matches!(error, FileError::Truncated), "{way:?}: {error:?}");
+            assert_eq!((moved, seen), (5 * MIB as u64 + 14, 5 * MIB as u64 + 14), "{way:?}");
             near.send(b"goes on").unwrap();
         });
         let mut came = vec![0; content.len() - 3];
         far.receive(&mut came).unwrap();
-        assert!(came == content[3..], "{provider}");
+        assert!(came == content[3..], "{way:?}");
         assert_eq!(far.peek().unwrap(), b"goes on");
         drop(far);
         sender.join().unwrap();
@@ -219,8 +221,8 @@ fn a_file_that_is_too_short_ends_the_part_where_the_file_ends() {
 
 #[test]
 fn a_file_that_is_cut_while_it_is_sent_ends_the_part_or_the_pair_and_never_the_process() {
-    for provider in WAYS {
-        let (mut near, mut far, _) = pair(provider, [8 * MIB, 8 * MIB], Wait::Adaptive);
+    for way in fabric_ways() {
+        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
         let file = file_of(&bytes_of(8 * MIB, 1));
         let receiver = thread::spawn(move || {
             while let Ok(len) = far.peek().map(<[u8]>::len) {
@@ -231,7 +233,7 @@ fn a_file_that_is_cut_while_it_is_sent_ends_the_part_or_the_pair_and_never_the_p
         let cut = file.try_clone().unwrap();
         let outcome = near.send_file(&file, 0, 8 * MIB as u64, &mut |_| cut.set_len(0).unwrap());
         let (moved, error) = outcome.unwrap_err();
-        assert!(moved > 0 && moved < 8 * MIB as u64, "{provider}: {moved} {error:?}");
+        assert!(moved > 0 && moved < 8 * MIB as u64, "{way:?}: {moved} {error:?}");
         drop(near);
         receiver.join().unwrap();
     }
@@ -239,8 +241,8 @@ fn a_file_that_is_cut_while_it_is_sent_ends_the_part_or_the_pair_and_never_the_p
 
 #[test]
 fn a_file_whose_pages_cannot_be_had_goes_through_a_buffer_and_says_why() {
-    for provider in WAYS {
-        let (mut near, mut far, _) = pair(provider, [8 * MIB, 8 * MIB], Wait::Adaptive);
+    for way in fabric_ways() {
+        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
         // It can be read, and not mapped.
         let file = File::open("/proc/self/environ").unwrap();
         let mut content = vec![0; 1 << 20];
@@ -254,10 +256,10 @@ fn a_file_whose_pages_cannot_be_had_goes_through_a_buffer_and_says_why() {
         });
         let mut came = vec![0; len];
         far.receive(&mut came).unwrap();
-        assert!(came == content[..len], "{provider}");
+        assert!(came == content[..len], "{way:?}");
         drop(far);
         let (moved, figures) = sender.join().unwrap();
-        assert_eq!((moved, figures.window_bytes), (len as u64, 0), "{provider}");
+        assert_eq!((moved, figures.window_bytes), (len as u64, 0), "{way:?}");
         let why = figures.refused.unwrap();
         assert!(why.starts_with("needs a file that can be mapped, found "), "{why}");
     }
@@ -273,10 +275,10 @@ fn a_provider_that_is_not_here_says_what_it_needs() {
 
 #[test]
 fn nobody_waits_for_a_peer_longer_than_was_said() {
-    for provider in WAYS {
-        let listening = Fabric::open(provider, HERE).unwrap().listen([1; 16]).unwrap();
+    for way in fabric_ways() {
+        let listening = open(way, way.far).listen([1; 16]).unwrap();
         let short = Duration::from_millis(200);
         let error = listening.accept(sockets().0.into(), short).unwrap_err();
-        assert!(matches!(error, Error::TimedOut { .. }), "{provider}: {error}");
+        assert!(matches!(error, Error::TimedOut { .. }), "{way:?}: {error}");
     }
 }
