@@ -119,6 +119,26 @@ impl Info {
         NonNull::new(entry).map(|raw| Self { raw, kind })
     }
 
+    /// Copies this entry for an endpoint that connects to `address`: provider verbs resolves it as
+    /// the endpoint is opened, and not as it connects (libfabric 1.17).
+    pub(crate) fn towards(&self, address: &[u8]) -> Result<Self, Error> {
+        // SAFETY: the entry is whole.
+        let copy = unsafe { Self::copy_of(self.raw.as_ptr(), self.kind) }?;
+        // SAFETY: any length is allowed; fi_freeinfo(3) frees what this allocates.
+        let room = unsafe { libc::malloc(address.len().max(1)) };
+        if room.is_null() {
+            return Err(Error { call: "malloc", code: libc::ENOMEM });
+        }
+        // SAFETY: the room is as long as the address, and new.
+        unsafe { ptr::copy_nonoverlapping(address.as_ptr(), room.cast(), address.len()) };
+        // SAFETY: the structure is ours alone.
+        let info = unsafe { &mut *copy.raw.as_ptr() };
+        // SAFETY: what stands there is null or was allocated by libfabric with malloc(3).
+        unsafe { libc::free(info.dest_addr) };
+        (info.dest_addr, info.dest_addrlen) = (room, address.len());
+        Ok(copy)
+    }
+
     pub(crate) fn raw(&self) -> *mut fi_info {
         self.raw.as_ptr()
     }

@@ -137,7 +137,7 @@ pub fn connect(
     let deadline = Instant::now() + timeout;
     match domain.info().kind() {
         EndpointKind::Connected => {
-            let (mut parts, own) = endpoint(domain, domain.info())?;
+            let (mut parts, own) = endpoint(domain, &domain.info().towards(&address.bytes)?)?;
             let (to, said) = (address.bytes.as_ptr().cast(), ticket.as_ptr().cast());
             // SAFETY: the endpoint is open; address and ticket live across the call.
             let result =
