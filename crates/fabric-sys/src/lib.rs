@@ -22,6 +22,8 @@ mod listener;
 #[cfg(feature = "libfabric")]
 mod memory;
 #[cfg(feature = "libfabric")]
+mod no_cache;
+#[cfg(feature = "libfabric")]
 mod object;
 #[cfg(feature = "libfabric")]
 mod same_process;
