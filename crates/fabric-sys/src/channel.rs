@@ -22,6 +22,8 @@ use crate::{
     same_process::{self, Names},
 };
 
+/// Longest time in which the end of a connection is not noticed while nothing else happens.
+const EVENTS_EACH: Duration = Duration::from_millis(50);
 /// Time of one sleep where a provider cannot wait for completions itself.
 pub(crate) const NAP: Duration = Duration::from_micros(50);
 
@@ -111,12 +113,14 @@ pub struct Channel {
     /// `None` only while this is dropped.
     parts: Option<Parts>,
     posted: Slab<Posted>,
+    /// Whether the peer has ended the connection.
+    is_shut: bool,
     domain: Arc<Domain>,
 }
 
 impl Channel {
     pub(crate) fn new(parts: Parts, domain: Arc<Domain>) -> Self {
-        Self { parts: Some(parts), posted: Slab::new(), domain }
+        Self { parts: Some(parts), posted: Slab::new(), is_shut: false, domain }
     }
 
     #[must_use]
@@ -169,14 +173,24 @@ impl Channel {
     /// Waits for the next completion, at most this long.
     ///
     /// # Errors
-    /// As [`Self::poll`].
+    /// As [`Self::poll`]; ESHUTDOWN when the peer has ended the connection and nothing more has
+    /// come of it: a card would try for long to send to who has gone.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Completion>, Error> {
         let deadline = Instant::now() + timeout;
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.saturating_duration_since(Instant::now()).min(EVENTS_EACH);
             let found = if self.parts().can_wait { self.wait_once(left)? } else { self.poll()? };
-            if found.is_some() || left.is_zero() {
+            if found.is_some() {
                 return Ok(found);
+            }
+            self.is_shut |= self.parts().events.as_ref().is_some_and(has_ended);
+            if self.is_shut {
+                // What came before the end, and after the look for it.
+                let last = self.poll()?.ok_or(Error { call: "the peer", code: libc::ESHUTDOWN });
+                return last.map(Some);
+            }
+            if left.is_zero() {
+                return Ok(None);
             }
             if !self.parts().can_wait {
                 thread::sleep(NAP);
@@ -257,6 +271,17 @@ impl Drop for Channel {
             None => close(),
         }
     }
+}
+
+/// Whether the events of a connection tell that the peer has ended it.
+fn has_ended(events: &Object<fid_eq>) -> bool {
+    // SAFETY: numbers and null pointers, for which zeros stand.
+    let mut entry: bindings::fi_eq_cm_entry = unsafe { core::mem::zeroed() };
+    let (mut kind, room) = (0, (&raw mut entry).cast());
+    // SAFETY: the queue is open, and the room is as long as is said.
+    let result =
+        unsafe { bindings::fi_eq_read(events.raw(), &raw mut kind, room, size_of_val(&entry), 0) };
+    result >= 0 && kind == bindings::FI_SHUTDOWN
 }
 
 /// Closes an endpoint that nobody uses any more. Where that fails, the memory of what is under way

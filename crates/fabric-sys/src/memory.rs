@@ -134,9 +134,10 @@ impl Remote {
 
 /// A part of a file whose pages in the page cache are registered, for sending and remote writing.
 ///
-/// No local write is asked for: since Linux 6.2 such a registration pins the file's own pages.
-/// Where a provider reads them by the processor and the file was cut short, it reads zeros, and
-/// [`Window::has_lost_a_page`] says so.
+/// No local write is asked for: since Linux 6.2 such a registration pins the file's own pages. A
+/// card sends them as they are, also when the file was cut short since (seen over soft-RoCE, Linux
+/// 6.12). Where a provider reads them by the processor and the file was cut short, it reads zeros,
+/// and [`Window::has_lost_a_page`] says so.
 #[derive(Debug)]
 pub struct Window {
     // In this order they go.

@@ -8,6 +8,7 @@ use std::{
 
 use haul_fabric_sys::{Channel, Completion, Operation};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use crate::{Error, Wait};
 
@@ -120,6 +121,8 @@ impl Endpoint {
     /// The error of a call, or that the peer has left, of which it is then a consequence.
     fn peer_gone_or(&self, error: haul_fabric_sys::Error) -> Error {
         match self.lifeline_state() {
+            // A peer that goes ends the connection of the pair before the lifeline.
+            Lifeline::Whole if error.code == Errno::SHUTDOWN.raw_os_error() => Error::PeerGone,
             Lifeline::Whole => error.into(),
             Lifeline::PeerSaysNoMore | Lifeline::Cut => Error::PeerGone,
         }
