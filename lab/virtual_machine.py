@@ -1,0 +1,190 @@
+"""Programs of this host under another kernel: Debian's Linux 6.12 in QEMU, without KVM.
+
+The kernel's package is downloaded and unpacked below target/, never installed. The machine has the
+host's files, read-only (9p); what is written lies above them in its memory and goes with it. It
+boots out of an archive that `busybox` begins in and that has the modules for that.
+"""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+TOOLS = ROOT / "target" / "tools" / "linux-6.12"
+# Names that depend on the newest package of that kernel: of Debian 12 and of Debian 13.
+KERNELS = ["linux-image-6.12-amd64", "linux-image-amd64"]
+KERNEL = r"linux-image-6\.12\.\S*amd64"
+PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+# What the host's files are reached by.
+BOOT_MODULES = ["virtio_pci", "virtio_rng", "9pnet_virtio", "9p", "overlay"]
+
+BEGIN = """#!/bin/busybox sh
+export PATH=/bin
+/bin/busybox --install -s /bin
+mkdir -p /proc /sys /dev /host /own /new
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+for module in /modules/*; do insmod $module; done
+mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=512000,cache=loose host /host
+mount -t tmpfs -o size=90% own /own; mkdir /own/upper /own/work
+mount -t overlay -o lowerdir=/host,upperdir=/own/upper,workdir=/own/work new /new
+for one in proc sys dev; do mkdir -p /new/$one; mount --move /$one /new/$one; done
+cp /begin /new/begin
+exec switch_root /new /begin
+"""
+
+BEGIN_THERE = """#!/bin/bash
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/run TMPDIR=/tmp LANG=C.UTF-8
+mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp
+mkdir -p /dev/shm /dev/pts; mount -t tmpfs tmpfs /dev/shm; mount -t devpts devpts /dev/pts
+mkdir -p /lib/modules; mount --bind {modules} /lib/modules
+ulimit -n 20000; ulimit -l unlimited; ip link set lo up
+echo "lab: kernel $(uname -r)"
+for module in {names}; do modprobe $module; done
+cd {directory}
+{commands}
+echo "lab: over"
+echo o > /proc/sysrq-trigger; sleep 20
+"""
+
+
+def is_there(program):
+    return shutil.which(program, path=PATH) is not None
+
+
+def provide(needs):
+    """Installs the packages of programs that are missing, or says what to install. `needs` names
+    the package of each program, or of each file."""
+    missing = sorted({package for what, package in needs.items() if not (
+        pathlib.Path(what).exists() if what.startswith("/") else is_there(what))})
+    if not missing:
+        return
+    words = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing]
+    if os.geteuid() != 0 or not is_there("apt-get"):
+        sys.exit("missing; install it: " + " ".join(words))
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "-q", "update"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
+
+
+def kernel():
+    """The folder of the unpacked kernel, and its release."""
+    def releases():
+        return sorted(one.name for one in (TOOLS / "root/lib/modules").glob("6.12*"))
+    if not releases() or not (TOOLS / "root/bin/busybox").exists():
+        unpack()
+    return TOOLS / "root", releases()[-1]
+
+
+def unpack():
+    """Unpacks the kernel, and the busybox that needs no library."""
+    shutil.rmtree(TOOLS, ignore_errors=True)
+    download = TOOLS / "download"
+    download.mkdir(parents=True)
+    # As root it would become another user, who may not write here.
+    words = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download"]
+    package = kernel_package()
+    if package is None and os.geteuid() == 0:
+        subprocess.run(["apt-get", "-q", "update"], check=True, stdout=subprocess.DEVNULL)
+        package = kernel_package()
+    if package is None:
+        sys.exit("no package of Linux 6.12 is known to apt-get: update its lists, or add Debian "
+                 "12's security updates or Debian 13")
+    print(f"lab: unpacking {package} and busybox-static below {TOOLS.relative_to(ROOT)}")
+    subprocess.run([*words, package, "busybox-static"], cwd=download, check=True,
+                   stdout=subprocess.DEVNULL)
+    for file in sorted(download.iterdir()):
+        subprocess.run(["dpkg-deb", "-x", file, TOOLS / "root"], check=True)
+    shutil.rmtree(download)
+
+
+def kernel_package():
+    for name in KERNELS:
+        asked = subprocess.run(["apt-cache", "depends", name], stdout=subprocess.PIPE,
+                               stderr=subprocess.DEVNULL, text=True)
+        found = re.search(rf"Depends: ({KERNEL})$", asked.stdout, re.M)
+        if found:
+            return found[1]
+    return None
+
+
+def archive(own, root, release):
+    """The archive that the kernel begins with."""
+    subprocess.run(["depmod", "-b", root, release], check=True, env={**os.environ, "PATH": PATH})
+    content = own / "content"
+    for name in ("bin", "modules"):
+        (content / name).mkdir(parents=True)
+    shutil.copy(root / "bin/busybox", content / "bin/busybox")
+    wanted = []
+    for module in BOOT_MODULES:
+        words = ["modprobe", "-d", root, "-S", release, "--show-depends", module]
+        asked = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=True,
+                               env={**os.environ, "PATH": PATH})
+        files = [line.split()[1] for line in asked.stdout.splitlines()
+                 if line.startswith("insmod")]
+        wanted += [file for file in files if file not in wanted]
+    for number, file in enumerate(wanted):
+        target = content / "modules" / f"{number:03}-{pathlib.Path(file).name.split('.')[0]}.ko"
+        if file.endswith(".xz"):
+            with open(target, "wb") as unpacked:
+                subprocess.run(["xz", "-dc", file], stdout=unpacked, check=True)
+        else:
+            shutil.copy(file, target)
+    return content
+
+
+def run(directory, commands, modules, log, hear, seconds_max):
+    """Runs the commands there, one after the other, and has `hear` hear each line of the console,
+    which `log` keeps. True when the last command was over in time."""
+    root, release = kernel()
+    with tempfile.TemporaryDirectory(prefix="haul-vm-") as own:
+        own = pathlib.Path(own)
+        content = archive(own, root, release)
+        scripts = {
+            "init": BEGIN,
+            "begin": BEGIN_THERE.format(modules=root / "lib/modules", names=" ".join(modules),
+                                        directory=directory, commands="\n".join(commands)),
+        }
+        for name, text in scripts.items():
+            (content / name).write_text(text)
+            (content / name).chmod(0o755)
+        names = "\n".join(str(one.relative_to(content)) for one in sorted(content.rglob("*")))
+        with open(own / "archive", "wb") as file:
+            subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=content, check=True,
+                           input=names.encode(), stdout=file)
+        words = [
+            "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512",
+            "-cpu", "max", "-smp", "2", "-m", "3G", "-nodefaults", "-no-user-config", "-no-reboot",
+            "-display", "none", "-serial", "stdio",
+            "-kernel", str(root / f"boot/vmlinuz-{release}"), "-initrd", str(own / "archive"),
+            "-append", "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr",
+            "-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
+            "-device", "virtio-9p-pci,fsdev=host,mount_tag=host",
+            "-object", "rng-random,id=rng,filename=/dev/urandom",
+            "-device", "virtio-rng-pci,rng=rng",
+        ]
+        return follow(words, log, hear, seconds_max)
+
+
+def follow(words, log, hear, seconds_max):
+    is_over = False
+    with open(log, "w", buffering=1) as kept:
+        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                   stderr=subprocess.STDOUT, text=True, errors="replace")
+        clock = threading.Timer(seconds_max, process.kill)
+        clock.start()
+        try:
+            for line in process.stdout:
+                line = line.rstrip("\r\n")
+                print(line, file=kept)
+                is_over |= line == "lab: over"
+                hear(line)
+        finally:
+            clock.cancel()
+            process.kill()
+            process.wait()
+    return is_over
