@@ -12,9 +12,9 @@ use std::{
 use haul_fabric::{Contact, Error, Fabric, FileError, Provider, ReceiveEnd, SendEnd, Wait};
 use haul_testkit::{FabricWay, fabric_ways};
 
-const LONG: Duration = Duration::from_secs(20);
-const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-const MIB: usize = 1 << 20;
+pub const LONG: Duration = Duration::from_secs(20);
+pub const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+pub const MIB: usize = 1 << 20;
 
 fn sockets() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((HERE, 0)).expect("it works here");
@@ -23,7 +23,7 @@ fn sockets() -> (TcpStream, TcpStream) {
     (near, listener.accept().expect("it works here").0)
 }
 
-fn open(way: FabricWay, local: IpAddr) -> Fabric {
+pub fn open(way: FabricWay, local: IpAddr) -> Fabric {
     let provider = way.provider.parse().expect("haul knows it");
     Fabric::open(provider, local).expect("it works here")
 }
@@ -44,11 +44,11 @@ fn pair(way: FabricWay, memory: [usize; 2], wait: Wait) -> (SendEnd, ReceiveEnd,
     (near, accepted.join().expect("it works here"), handle)
 }
 
-fn bytes_of(len: usize, seed: usize) -> Vec<u8> {
+pub fn bytes_of(len: usize, seed: usize) -> Vec<u8> {
     (0..len).map(|at| ((at + seed) % 65_521 % 256) as u8).collect()
 }
 
-fn file_of(bytes: &[u8]) -> File {
+pub fn file_of(bytes: &[u8]) -> File {
     let mut file = tempfile::tempfile().expect("it works here");
     file.write_all(bytes).expect("it works here");
     file
