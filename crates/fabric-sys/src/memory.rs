@@ -155,8 +155,8 @@ unsafe impl Sync for Window {}
 pub enum NoWindow {
     /// The file cannot be mapped.
     Map(io::Error),
-    /// The kernel or the card refuses the pages: EFAULT of a file that cannot be pinned, ENOMEM
-    /// beyond RLIMIT_MEMLOCK.
+    /// The kernel or the card refuses the pages: EFAULT of a file that cannot be pinned or ends
+    /// before the window does, ENOMEM beyond RLIMIT_MEMLOCK, EPERM where that is 0.
     Register(Error),
 }
 

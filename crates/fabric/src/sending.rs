@@ -274,6 +274,8 @@ impl SendEnd {
                 self.figures.windows += 1;
                 Some(Prepared { window: Arc::new(window), offset_bytes })
             }
+            // A file that was cut short has no window at a card; the next file has.
+            Err(NoWindow::Register(_)) if !reaches(file, offset_bytes + len_bytes) => None,
             Err(refused) => {
                 self.figures.refused = Some(why_refused(&refused));
                 None
@@ -440,6 +442,11 @@ fn wire_only(error: FileError) -> Error {
         FileError::Wire(error) => error,
         FileError::Truncated | FileError::Read(_) => Error::BadMessage("a file where none was"),
     }
+}
+
+/// Whether a file has this many bytes.
+fn reaches(file: &File, end_bytes: u64) -> bool {
+    file.metadata().is_ok_and(|found| found.len() >= end_bytes)
 }
 
 /// The reason for which pages cannot be registered, in words.

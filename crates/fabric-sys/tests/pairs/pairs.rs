@@ -10,8 +10,8 @@ use std::{
 };
 
 use haul_fabric_sys::{
-    Buffer, Channel, Completion, Domain, EndpointKind, Error, Info, Listener, Operation, Reach,
-    Source, Window, connect,
+    Buffer, Channel, Completion, Domain, EndpointKind, Error, Info, Listener, NoWindow, Operation,
+    Reach, Source, Window, connect,
 };
 use haul_testkit::{FabricWay, fabric_ways};
 
@@ -233,6 +233,17 @@ fn a_file_that_is_cut_short_is_an_error_or_told_and_never_a_signal() {
                 });
             assert!(begun.elapsed() < LONG, "{way:?} {len_bytes}");
         }
+    }
+}
+
+#[test]
+fn a_card_has_no_window_on_pages_behind_the_end_of_a_file() {
+    for way in fabric_ways().into_iter().filter(|way| way.provider == "verbs") {
+        let domain = domain(way, way.near);
+        let refused = Window::new(&domain, file_of(&[1; 10_000]), 0, 400_000).unwrap_err();
+        let NoWindow::Register(error) = refused else { panic!("{way:?} {refused:?}") };
+        assert_eq!(error.code, libc::EFAULT, "{way:?} {error}");
+        assert!(Window::new(&domain, file_of(&[1; 10_000]), 0, 10_000).is_ok(), "{way:?}");
     }
 }
 
