@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,10 @@ def unpack():
     for file in sorted(download.iterdir()):
         subprocess.run(["dpkg-deb", "-x", file, TOOLS / "root"], check=True)
     shutil.rmtree(download)
+    # Debian 13 has them below usr/ only.
+    for name in ("bin", "lib"):
+        if not (TOOLS / "root" / name).exists():
+            (TOOLS / "root" / name).symlink_to(f"usr/{name}")
 
 
 def kernel_package():
@@ -157,6 +162,8 @@ def run(directory, commands, modules, log, hear, seconds_max):
             subprocess.run(["cpio", "-o", "-H", "newc", "--quiet"], cwd=content, check=True,
                            input=names.encode(), stdout=file)
         words = [
+            # However this process ends, the machine ends with it.
+            "setpriv", "--pdeathsig", "KILL",
             "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512",
             "-cpu", "max", "-smp", "2", "-m", "3G", "-nodefaults", "-no-user-config", "-no-reboot",
             "-display", "none", "-serial", "stdio",
@@ -171,7 +178,9 @@ def run(directory, commands, modules, log, hear, seconds_max):
 
 
 def follow(words, log, hear, seconds_max):
+    """Starts the machine, and ends it when it has taken too long or this process is told to end."""
     is_over = False
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with open(log, "w", buffering=1) as kept:
         process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                    stderr=subprocess.STDOUT, text=True, errors="replace")
