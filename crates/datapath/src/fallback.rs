@@ -502,6 +502,11 @@ impl Receiver {
     pub fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
         self.engine()?.receive_bytes(buffer)
     }
+
+    /// Looks whether something has come, as [`ReceiveEngine::has_come`] does.
+    pub fn has_come(&mut self) -> Option<bool> {
+        self.engine().ok()?.has_come()
+    }
 }
 
 /// The words of an error without what the user knows already.

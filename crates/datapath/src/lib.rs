@@ -183,6 +183,12 @@ pub trait ReceiveEngine: Send {
         done: &mut Vec<SpanDone>,
     ) -> Result<(), EngineError>;
 
+    /// Says whether something has come that was not taken yet; `None` where a look at the socket
+    /// tells it.
+    fn has_come(&mut self) -> Option<bool> {
+        None
+    }
+
     /// Collects finished spans. Synchronous engines have nothing to collect.
     ///
     /// An error is about one span whose late write failed, named by its id, and has

@@ -352,6 +352,12 @@ fn start(parts: &Parts, posted: &mut Posted) -> Result<(), Error> {
 }
 
 impl Source {
+    #[must_use]
+    pub fn len_bytes(&self) -> usize {
+        let (Self::Buffer(_, range) | Self::Window(_, range)) = self;
+        range.len()
+    }
+
     /// Address, length and registration of the part that is sent.
     fn part(&mut self) -> (*const c_void, usize, *mut c_void) {
         let (start, range, len, descriptor) = match self {

@@ -34,6 +34,6 @@ pub use {
     domain::Domain,
     error::Error,
     info::{EndpointKind, Info},
-    listener::{Address, Listener, Ticket, connect},
+    listener::{Address, Listener, Patience, Ticket, connect},
     memory::{Buffer, NoWindow, Reach, Remote, Window},
 };

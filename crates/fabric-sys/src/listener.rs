@@ -39,6 +39,35 @@ pub struct Address {
     pub bytes: Vec<u8>,
 }
 
+/// The longest sleep before [`Patience`] is asked again.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// The time for which a peer is waited for, and a reason to stop before.
+pub struct Patience<'stop> {
+    deadline: Instant,
+    stop: &'stop dyn Fn() -> bool,
+}
+
+impl<'stop> Patience<'stop> {
+    /// Waits at most this long, and no longer than until `stop` says true.
+    #[must_use]
+    pub fn new(timeout: Duration, stop: &'stop dyn Fn() -> bool) -> Self {
+        Self { deadline: Instant::now() + timeout, stop }
+    }
+
+    /// The time for which to sleep now; ETIMEDOUT or ECANCELED when it is over.
+    fn left(&self, call: &'static str) -> Result<Duration, Error> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if (self.stop)() {
+            return Err(Error { call, code: libc::ECANCELED });
+        }
+        if left.is_zero() {
+            return Err(Error { call, code: libc::ETIMEDOUT });
+        }
+        Ok(left.min(SLICE))
+    }
+}
+
 /// An endpoint that waits for its peer.
 #[derive(Debug)]
 pub struct Listener {
@@ -96,35 +125,36 @@ impl Listener {
         name_of(fid, &self.domain)
     }
 
-    /// Waits for the peer, at most this long.
+    /// Waits for the peer.
     ///
     /// # Errors
-    /// ETIMEDOUT when nobody with the ticket came; else what the provider says.
-    pub fn accept(self, timeout: Duration) -> Result<Channel, Error> {
-        let deadline = Instant::now() + timeout;
+    /// ETIMEDOUT when nobody with the ticket came, ECANCELED when it was stopped; else what the
+    /// provider says.
+    pub fn accept(self, patience: Patience<'_>) -> Result<Channel, Error> {
+        let patience = &patience;
         match self.waiting {
             Waiting::Connection { passive, events } => {
-                let request = wanted_request(&passive, &events, &self.ticket, deadline)?;
+                let request = wanted_request(&passive, &events, &self.ticket, patience)?;
                 let (mut parts, own) = endpoint(&self.domain, &request)?;
                 // SAFETY: the endpoint is open and was made for this request.
                 let accepted = unsafe { bindings::fi_accept(parts.endpoint.raw(), ptr::null(), 0) };
                 Error::check("fi_accept", accepted as isize)?;
-                await_connected(&own, deadline)?;
+                await_connected(&own, patience)?;
                 parts.events = Some(own);
                 Ok(Channel::new(parts, self.domain))
             }
             Waiting::Datagram(mut channel) => {
-                let address = await_greeting(&mut channel, &self.ticket, deadline)?;
+                let address = await_greeting(&mut channel, &self.ticket, patience)?;
                 insert_peer(&mut channel, &address)?;
-                say(&mut channel, &self.ticket, deadline)?;
-                next_completion(&mut channel, deadline)?.outcome?;
+                say(&mut channel, &self.ticket, patience)?;
+                next_completion(&mut channel, patience)?.outcome?;
                 Ok(channel)
             }
         }
     }
 }
 
-/// Connects to a listener of the same provider, at most this long.
+/// Connects to a listener of the same provider.
 ///
 /// # Errors
 /// ECONNREFUSED where nobody listens or the ticket is another one, ETIMEDOUT where nobody answers.
@@ -132,9 +162,9 @@ pub fn connect(
     domain: &Arc<Domain>,
     address: &Address,
     ticket: &Ticket,
-    timeout: Duration,
+    patience: Patience<'_>,
 ) -> Result<Channel, Error> {
-    let deadline = Instant::now() + timeout;
+    let patience = &patience;
     match domain.info().kind() {
         EndpointKind::Connected => {
             let (mut parts, own) = endpoint(domain, &domain.info().towards(&address.bytes)?)?;
@@ -143,7 +173,7 @@ pub fn connect(
             let result =
                 unsafe { bindings::fi_connect(parts.endpoint.raw(), to, said, TICKET_BYTES) };
             Error::check("fi_connect", result as isize)?;
-            await_connected(&own, deadline)?;
+            await_connected(&own, patience)?;
             parts.events = Some(own);
             Ok(Channel::new(parts, domain.clone()))
         }
@@ -153,8 +183,8 @@ pub fn connect(
             insert_peer(&mut channel, &address.bytes)?;
             let own = name_of(channel.parts().endpoint.fid(), domain)?;
             let greeting = [&ticket[..], &own.bytes].concat();
-            say(&mut channel, &greeting, deadline)?;
-            await_greeting(&mut channel, ticket, deadline)?;
+            say(&mut channel, &greeting, patience)?;
+            await_greeting(&mut channel, ticket, patience)?;
             Ok(channel)
         }
     }
@@ -265,22 +295,18 @@ fn name_of(fid: *mut bindings::fid, domain: &Domain) -> Result<Address, Error> {
     Ok(Address { format: domain.info().address_format(), bytes })
 }
 
-fn timed_out(call: &'static str) -> Error {
-    Error { call, code: libc::ETIMEDOUT }
-}
-
 /// Room for an event, at the border that its structure wants.
 #[repr(C, align(8))]
 struct Event([u8; EVENT_BYTES]);
 
 /// Waits for the next event of a connection: its kind, and its bytes.
-fn next_event(events: &Object<fid_eq>, deadline: Instant) -> Result<(u32, Event, usize), Error> {
+fn next_event(
+    events: &Object<fid_eq>,
+    patience: &Patience<'_>,
+) -> Result<(u32, Event, usize), Error> {
     let mut event = Event([0; EVENT_BYTES]);
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(timed_out("fi_eq_sread"));
-        }
+        let left = patience.left("fi_eq_sread")?;
         let (mut kind, room) = (0, (&raw mut event).cast::<c_void>());
         let left_ms = i32::try_from(left.as_millis()).unwrap_or(i32::MAX).max(1);
         // SAFETY: the queue is open, and the room is as long as is said.
@@ -309,8 +335,8 @@ fn event_error(events: &Object<fid_eq>) -> Error {
     }
 }
 
-fn await_connected(events: &Object<fid_eq>, deadline: Instant) -> Result<(), Error> {
-    match next_event(events, deadline)? {
+fn await_connected(events: &Object<fid_eq>, patience: &Patience<'_>) -> Result<(), Error> {
+    match next_event(events, patience)? {
         (bindings::FI_CONNECTED, ..) => Ok(()),
         _ => Err(Error { call: "the connection", code: libc::ECONNREFUSED }),
     }
@@ -321,10 +347,10 @@ fn wanted_request(
     passive: &Object<fid_pep>,
     events: &Object<fid_eq>,
     ticket: &Ticket,
-    deadline: Instant,
+    patience: &Patience<'_>,
 ) -> Result<Info, Error> {
     loop {
-        let (kind, event, len_bytes) = next_event(events, deadline)?;
+        let (kind, event, len_bytes) = next_event(events, patience)?;
         if kind != bindings::FI_CONNREQ {
             continue;
         }
@@ -357,7 +383,7 @@ fn receive_greeting(channel: &mut Channel) -> Result<(), Error> {
 fn await_greeting(
     channel: &mut Channel,
     ticket: &Ticket,
-    deadline: Instant,
+    patience: &Patience<'_>,
 ) -> Result<Vec<u8>, Error> {
     let mut found = None;
     loop {
@@ -366,7 +392,7 @@ fn await_greeting(
         {
             return Ok(address);
         }
-        let Completion { operation, outcome } = next_completion(channel, deadline)?;
+        let Completion { operation, outcome } = next_completion(channel, patience)?;
         let came = outcome?;
         let Operation::Receive(buffer) = operation else { continue };
         match buffer.bytes()[..came].strip_prefix(ticket) {
@@ -376,12 +402,9 @@ fn await_greeting(
     }
 }
 
-fn next_completion(channel: &mut Channel, deadline: Instant) -> Result<Completion, Error> {
+fn next_completion(channel: &mut Channel, patience: &Patience<'_>) -> Result<Completion, Error> {
     loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(timed_out("the peer's greeting"));
-        }
+        let left = patience.left("the peer's greeting")?;
         if let Some(completion) = channel.wait(left)? {
             return Ok(completion);
         }
@@ -414,7 +437,7 @@ fn insert_peer(channel: &mut Channel, address: &[u8]) -> Result<(), Error> {
 }
 
 /// Posts these bytes as one message, waiting while the peer's queue is full.
-fn say(channel: &mut Channel, bytes: &[u8], deadline: Instant) -> Result<(), Error> {
+fn say(channel: &mut Channel, bytes: &[u8], patience: &Patience<'_>) -> Result<(), Error> {
     let domain = channel.domain().clone();
     let mut buffer = Buffer::new(&domain, bytes.len(), Reach::Local)?;
     buffer.bytes_mut().copy_from_slice(bytes);
@@ -422,7 +445,7 @@ fn say(channel: &mut Channel, bytes: &[u8], deadline: Instant) -> Result<(), Err
     loop {
         operation = match channel.post(operation) {
             Ok(()) => return Ok(()),
-            Err((back, error)) if error.is_again() && Instant::now() < deadline => back,
+            Err((back, error)) if error.is_again() && patience.left("fi_send").is_ok() => back,
             Err((_, error)) => return Err(error),
         };
         thread::sleep(NAP);

@@ -105,17 +105,7 @@ impl Endpoint {
     }
 
     fn lifeline_state(&self) -> Lifeline {
-        let flags = PollFlags::RDHUP;
-        let mut polled = [PollFd::new(&self.lifeline, flags)];
-        let outcome = poll(&mut polled, Some(&rustix::event::Timespec::default()));
-        let found = polled[0].revents();
-        if outcome.is_err() || !found.intersects(flags | PollFlags::HUP | PollFlags::ERR) {
-            Lifeline::Whole
-        } else if found.intersects(PollFlags::HUP | PollFlags::ERR) {
-            Lifeline::Cut
-        } else {
-            Lifeline::PeerSaysNoMore
-        }
+        state_of(&self.lifeline)
     }
 
     /// The error of a call, or that the peer has left, of which it is then a consequence.
@@ -137,5 +127,24 @@ impl Endpoint {
     pub fn say_no_more(&self) {
         // A connection that is gone already needs to hear nothing.
         let _ = rustix::net::shutdown(self.lifeline.as_fd(), rustix::net::Shutdown::Write);
+    }
+}
+
+/// Whether the peer has closed the TCP connection, or somebody has cut it.
+pub(crate) fn has_ended(lifeline: &OwnedFd) -> bool {
+    state_of(lifeline) != Lifeline::Whole
+}
+
+fn state_of(lifeline: &OwnedFd) -> Lifeline {
+    let flags = PollFlags::RDHUP;
+    let mut polled = [PollFd::new(lifeline, flags)];
+    let outcome = poll(&mut polled, Some(&rustix::event::Timespec::default()));
+    let found = polled[0].revents();
+    if outcome.is_err() || !found.intersects(flags | PollFlags::HUP | PollFlags::ERR) {
+        Lifeline::Whole
+    } else if found.intersects(PollFlags::HUP | PollFlags::ERR) {
+        Lifeline::Cut
+    } else {
+        Lifeline::PeerSaysNoMore
     }
 }

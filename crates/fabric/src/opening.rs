@@ -2,9 +2,13 @@
 
 use std::{net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use haul_fabric_sys::{Address, Channel, Domain, EndpointKind, Info, Listener, Ticket};
+use haul_fabric_sys::{Address, Channel, Domain, EndpointKind, Info, Listener, Patience, Ticket};
+use rustix::io::Errno;
 
-use crate::{Error, Provider, ReceiveEnd, SendEnd, Wait, endpoint::Endpoint};
+use crate::{
+    Error, Provider, ReceiveEnd, SendEnd, Wait,
+    endpoint::{self, Endpoint},
+};
 
 /// The longest address of an endpoint, in bytes.
 const ADDRESS_BYTES_MAX: usize = 512;
@@ -67,7 +71,8 @@ impl Fabric {
     /// came.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] where nobody answers; else what the provider says.
+    /// [`Error::TimedOut`] where nobody answers, [`Error::PeerGone`] when the lifeline ends before;
+    /// else what the provider says.
     pub fn connect(
         &self,
         contact: &Contact,
@@ -75,8 +80,10 @@ impl Fabric {
         timeout: Duration,
     ) -> Result<Pair, Error> {
         let Contact { ticket, address } = contact;
-        let channel = haul_fabric_sys::connect(&self.domain, address, ticket, timeout);
-        let channel = channel.map_err(|error| timed_out(error, "the peer's endpoint", timeout))?;
+        let has_ended = || endpoint::has_ended(&lifeline);
+        let patience = Patience::new(timeout, &has_ended);
+        let channel = haul_fabric_sys::connect(&self.domain, address, ticket, patience);
+        let channel = channel.map_err(|error| in_vain(error, "the peer's endpoint", timeout))?;
         Ok(Pair { provider: self.provider, channel, lifeline })
     }
 }
@@ -95,12 +102,12 @@ fn needs(provider: Provider) -> &'static str {
     }
 }
 
-fn timed_out(error: haul_fabric_sys::Error, what: &'static str, timeout: Duration) -> Error {
-    match Error::from(error) {
-        error if error.kind() == std::io::ErrorKind::TimedOut => {
-            Error::TimedOut { what, seconds: timeout.as_secs() }
-        }
-        error => error,
+/// The error of a wait that brought no peer.
+fn in_vain(error: haul_fabric_sys::Error, what: &'static str, timeout: Duration) -> Error {
+    match Errno::from_raw_os_error(error.code) {
+        Errno::TIMEDOUT => Error::TimedOut { what, seconds: timeout.as_secs() },
+        Errno::CANCELED => Error::PeerGone,
+        _ => error.into(),
     }
 }
 
@@ -122,10 +129,12 @@ impl Listening {
     /// Waits for the peer. `lifeline` is the TCP connection over which the contact went.
     ///
     /// # Errors
-    /// [`Error::TimedOut`] when nobody with the contact comes.
+    /// [`Error::TimedOut`] when nobody with the contact comes, [`Error::PeerGone`] when the
+    /// lifeline ends before.
     pub fn accept(self, lifeline: OwnedFd, timeout: Duration) -> Result<Pair, Error> {
-        let channel = self.listener.accept(timeout);
-        let channel = channel.map_err(|error| timed_out(error, "the peer to connect", timeout))?;
+        let has_ended = || endpoint::has_ended(&lifeline);
+        let channel = self.listener.accept(Patience::new(timeout, &has_ended));
+        let channel = channel.map_err(|error| in_vain(error, "the peer to connect", timeout))?;
         Ok(Pair { provider: self.provider, channel, lifeline })
     }
 }

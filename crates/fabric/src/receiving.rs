@@ -1,6 +1,13 @@
 //! The end that receives: registered buffers that wait for the peer's messages.
 
-use std::{collections::VecDeque, ops::Range};
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use haul_fabric_sys::{Buffer, Completion, Operation, Reach, Source};
 
@@ -74,6 +81,7 @@ pub struct ReceiveEnd {
     words: Vec<Buffer>,
     message_bytes: usize,
     figures: Figures,
+    moved_bytes: Arc<AtomicU64>,
 }
 
 impl ReceiveEnd {
@@ -99,6 +107,7 @@ impl ReceiveEnd {
             words,
             message_bytes,
             figures: Figures::default(),
+            moved_bytes: Arc::default(),
         };
         for _ in 0..BUFFERS {
             end.post(buffer(message_bytes)?)?;
@@ -121,6 +130,12 @@ impl ReceiveEnd {
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// Bytes of messages that have come, for others to look at meanwhile.
+    #[must_use]
+    pub fn moved_bytes(&self) -> Arc<AtomicU64> {
+        self.moved_bytes.clone()
     }
 
     /// Fills `buffer` with what comes next.
@@ -150,6 +165,17 @@ impl ReceiveEnd {
             self.over(completion)?;
         }
         Ok(self.arrived.front().expect("just seen").bytes())
+    }
+
+    /// Looks whether bytes have come, without waiting.
+    ///
+    /// # Errors
+    /// The pair is of no more use then.
+    pub fn has_come(&mut self) -> Result<bool, Error> {
+        while let Some(completion) = self.endpoint.poll()? {
+            self.over(completion)?;
+        }
+        Ok(!self.arrived.is_empty())
     }
 
     /// Takes bytes that [`Self::peek`] showed.
@@ -228,6 +254,7 @@ impl ReceiveEnd {
             }
             Operation::Receive(buffer) => {
                 self.figures.messages += 1;
+                self.moved_bytes.fetch_add(came as u64, Ordering::Relaxed);
                 self.figures.buffered_bytes += came as u64;
                 self.arrived.push_back(Message { buffer, range: 0..came });
             }

@@ -4,7 +4,10 @@ use std::{
     fs::File,
     io,
     os::unix::fs::FileExt,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -13,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::{
     Error, Figures, Mover, Provider,
-    endpoint::Endpoint,
+    endpoint::{self, Endpoint},
     receiving::{ROOM_BYTES, Room},
 };
 
@@ -82,7 +85,10 @@ pub struct SendEnd {
     prepared: Option<Prepared>,
     /// Whether the pages of a file were cut off while they were sent.
     has_lost_a_page: bool,
+    /// Most bytes a second, and the time from which on the next message may go.
+    rate: Option<(u64, Instant)>,
     figures: Figures,
+    moved_bytes: Arc<AtomicU64>,
 }
 
 impl SendEnd {
@@ -110,7 +116,9 @@ impl SendEnd {
             sent: 0,
             prepared: None,
             has_lost_a_page: false,
+            rate: None,
             figures: Figures::default(),
+            moved_bytes: Arc::default(),
         };
         for _ in 0..ROOM_RECEIVES {
             end.post(Operation::Receive(buffer(ROOM_BYTES)?))?;
@@ -134,6 +142,20 @@ impl SendEnd {
     #[must_use]
     pub fn figures(&self) -> &Figures {
         &self.figures
+    }
+
+    /// Bytes of messages that are over, for others to look at meanwhile.
+    #[must_use]
+    pub fn moved_bytes(&self) -> Arc<AtomicU64> {
+        self.moved_bytes.clone()
+    }
+
+    /// Sends no more than this many bytes a second from now on: no card paces by itself.
+    pub fn set_rate(&mut self, bytes_per_s: u64) {
+        self.rate = Some((bytes_per_s.max(1), Instant::now()));
+        // A tenth of a second at once, at most.
+        let message_bytes = usize::try_from(bytes_per_s / 10).unwrap_or(usize::MAX);
+        self.message_bytes = self.message_bytes.min(message_bytes / 4096 * 4096).max(4096);
     }
 
     /// Sends bytes behind all that was sent before. They may wait for more until [`Self::flush`].
@@ -361,6 +383,7 @@ impl SendEnd {
 
     /// Sends one message once the peer has room for it.
     fn send_message(&mut self, source: Source) -> Result<(), Error> {
+        self.await_turn(source.len_bytes())?;
         self.await_room()?;
         if let Source::Buffer(_, range) = &source {
             self.figures.buffered_bytes += range.len() as u64;
@@ -369,6 +392,22 @@ impl SendEnd {
         self.sent += 1;
         self.figures.messages += 1;
         self.progress()
+    }
+
+    /// Waits as the rate demands before a message of this length, while completions go on.
+    fn await_turn(&mut self, len_bytes: usize) -> Result<(), Error> {
+        let Some((bytes_per_s, mut at)) = self.rate else { return Ok(()) };
+        while let Some(left) = at.checked_duration_since(Instant::now()) {
+            if endpoint::has_ended(self.endpoint.lifeline()) {
+                return Err(Error::PeerGone);
+            }
+            std::thread::sleep(left.min(Duration::from_millis(10)));
+            self.progress()?;
+        }
+        at = at.max(Instant::now());
+        let takes = Duration::from_secs_f64(len_bytes as f64 / bytes_per_s as f64);
+        self.rate = Some((bytes_per_s, at + takes));
+        Ok(())
     }
 
     fn await_room(&mut self) -> Result<(), Error> {
@@ -397,8 +436,12 @@ impl SendEnd {
     fn over(&mut self, Completion { operation, outcome }: Completion) -> Result<(), Error> {
         let came = outcome.map_err(|error| self.endpoint.failed(error))?;
         match operation {
-            Operation::Send(Source::Buffer(buffer, _)) => self.spare.push(buffer),
-            Operation::Send(Source::Window(window, _)) => {
+            Operation::Send(Source::Buffer(buffer, range)) => {
+                self.moved_bytes.fetch_add(range.len() as u64, Ordering::Relaxed);
+                self.spare.push(buffer);
+            }
+            Operation::Send(Source::Window(window, range)) => {
+                self.moved_bytes.fetch_add(range.len() as u64, Ordering::Relaxed);
                 self.has_lost_a_page |= window.has_lost_a_page();
             }
             Operation::Receive(buffer) => {

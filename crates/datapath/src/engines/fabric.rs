@@ -441,6 +441,11 @@ impl ReceiveEngine for FabricReceiver {
         Ok(())
     }
 
+    fn has_come(&mut self) -> Option<bool> {
+        // What is wrong with the pair is told by the next receive.
+        Some(self.end.has_come().unwrap_or(true))
+    }
+
     fn reap(&mut self, wait: Wait, done: &mut Vec<SpanDone>) -> Result<(), EngineError> {
         let first = done.len();
         loop {

@@ -11,7 +11,7 @@ use std::{
 
 use haul_fabric_sys::{
     Buffer, Channel, Completion, Domain, EndpointKind, Error, Info, Listener, NoWindow, Operation,
-    Reach, Source, Window, connect,
+    Patience, Reach, Source, Window, connect,
 };
 use haul_testkit::{FabricWay, fabric_ways};
 
@@ -35,8 +35,10 @@ fn domain(way: FabricWay, local: IpAddr) -> Arc<Domain> {
 fn pair(way: FabricWay) -> (Channel, Channel) {
     let mut listener = Listener::new(&domain(way, way.far), TICKET).expect("it listens");
     let address = listener.address().expect("it has an address");
-    let accepted = thread::spawn(move || listener.accept(LONG).expect("it accepts"));
-    let near = connect(&domain(way, way.near), &address, &TICKET, LONG).expect("it connects");
+    let accepted =
+        thread::spawn(move || listener.accept(Patience::new(LONG, &|| false)).expect("it accepts"));
+    let near = connect(&domain(way, way.near), &address, &TICKET, Patience::new(LONG, &|| false))
+        .expect("it connects");
     (near, accepted.join().expect("it ends"))
 }
 
@@ -157,12 +159,17 @@ fn who_has_another_ticket_is_turned_away_and_the_right_one_still_comes_in() {
     for way in fabric_ways() {
         let mut listener = Listener::new(&domain(way, way.far), TICKET).unwrap();
         let address = listener.address().unwrap();
-        let accepted = thread::spawn(move || listener.accept(LONG).unwrap());
+        let accepted =
+            thread::spawn(move || listener.accept(Patience::new(LONG, &|| false)).unwrap());
         let short = Duration::from_millis(500);
-        let refused = connect(&domain(way, way.near), &address, &[7; 16], short).unwrap_err();
+        let refused =
+            connect(&domain(way, way.near), &address, &[7; 16], Patience::new(short, &|| false))
+                .unwrap_err();
         let codes = [libc::ECONNREFUSED, libc::ETIMEDOUT];
         assert!(codes.contains(&refused.code), "{way:?}: {refused}");
-        let near = connect(&domain(way, way.near), &address, &TICKET, LONG).unwrap();
+        let near =
+            connect(&domain(way, way.near), &address, &TICKET, Patience::new(LONG, &|| false))
+                .unwrap();
         drop((near, accepted.join().unwrap()));
     }
 }
@@ -172,7 +179,8 @@ fn nobody_is_waited_for_longer_than_was_said() {
     for way in fabric_ways() {
         let listener = Listener::new(&domain(way, way.far), TICKET).unwrap();
         let begun = Instant::now();
-        let error = listener.accept(Duration::from_millis(200)).unwrap_err();
+        let error =
+            listener.accept(Patience::new(Duration::from_millis(200), &|| false)).unwrap_err();
         assert_eq!(error.code, libc::ETIMEDOUT, "{way:?}: {error}");
         assert!(begun.elapsed() < Duration::from_secs(5));
     }
@@ -295,5 +303,17 @@ fn an_end_whose_peer_in_the_same_process_has_gone_can_still_be_polled() {
                 let _ = near.post(Operation::Send(Source::Buffer(full, 0..5000)));
             }
         }
+    }
+}
+
+#[test]
+fn a_wait_for_a_peer_ends_when_it_is_stopped() {
+    for way in fabric_ways() {
+        let listener = Listener::new(&domain(way, way.far), TICKET).unwrap();
+        let begun = Instant::now();
+        let stop = || begun.elapsed() > Duration::from_millis(100);
+        let error = listener.accept(Patience::new(LONG, &stop)).unwrap_err();
+        assert_eq!(error.code, libc::ECANCELED, "{way:?}: {error}");
+        assert!(begun.elapsed() < LONG / 4);
     }
 }

@@ -280,7 +280,16 @@ fn nobody_waits_for_a_peer_longer_than_was_said() {
     for way in fabric_ways() {
         let listening = open(way, way.far).listen([1; 16]).unwrap();
         let short = Duration::from_millis(200);
-        let error = listening.accept(sockets().0.into(), short).unwrap_err();
+        let (near, far) = sockets();
+        let error = listening.accept(near.into(), short).unwrap_err();
         assert!(matches!(error, Error::TimedOut { .. }), "{way:?}: {error}");
+        drop(far);
+        // Nor for one that has left.
+        let listening = open(way, way.far).listen([1; 16]).unwrap();
+        let (near, _) = sockets();
+        let begun = Instant::now();
+        let error = listening.accept(near.into(), LONG).unwrap_err();
+        assert_eq!(error, Error::PeerGone, "{way:?}");
+        assert!(begun.elapsed() < LONG / 4);
     }
 }

@@ -1,0 +1,89 @@
+//! RDMA endpoints for a client's streams: what it offers, and what the server made of that.
+
+use super::{Client, connect_failure::ConnectFailure};
+use crate::{
+    name::printable,
+    options::Rdma,
+    session::rdma::{Offers, Part, Route},
+};
+use haul_protocol::{
+    CAPABILITY_FABRIC,
+    handshake::Granted,
+    message::{Fault, FaultCode, Side},
+};
+use std::net::TcpStream;
+
+impl Client<'_> {
+    /// Opens the providers that the user wants, beside the control connection.
+    ///
+    /// # Errors
+    /// If the user named one that this host does not have there.
+    pub(super) fn offer_rdma(&self, control: &TcpStream) -> Result<Offers, ConnectFailure> {
+        let Some(wanted) = self.options.rdma else { return Ok(Offers::default()) };
+        let offers = Offers::open(wanted, control);
+        if matches!(wanted, Rdma::Only(_)) && offers.fabrics.is_empty() {
+            return Err(ConnectFailure::Refused(no_rdma(offers.refused.join("; "))));
+        }
+        Ok(offers)
+    }
+
+    /// Finds the endpoints that were agreed on; `None` for TCP.
+    ///
+    /// # Errors
+    /// If the user wants nothing but RDMA and the server does not do it, or the server chose what
+    /// was not offered.
+    pub(super) fn agreed_rdma(
+        &self,
+        offers: &Offers,
+        granted: &Granted,
+    ) -> Result<Option<Route>, Fault> {
+        let name = &*granted.opened.fabric;
+        if !name.is_empty() {
+            let Some(fabric) = offers.find(name) else {
+                let what = "the server chose an RDMA provider that was not offered";
+                let fault = Fault::new(FaultCode::ProtocolViolation, Side::Unknown, what);
+                return Err(fault.needs(offers.names().join(" or ")).found(name));
+            };
+            return Ok(Some(Route { fabric: fabric.clone(), part: Part::Connects }));
+        }
+        match self.options.rdma {
+            Some(Rdma::Only(_)) => Err(no_rdma(why_tcp(offers, granted))),
+            Some(Rdma::Auto) | None => Ok(None),
+        }
+    }
+
+    /// The sentence of an explanation that says what the streams' wires are; `None` where nobody
+    /// asked for RDMA.
+    pub(super) fn wire_in_words(
+        &self,
+        offers: &Offers,
+        granted: &Granted,
+        agreed: Option<&Route>,
+    ) -> Option<String> {
+        self.options.rdma?;
+        Some(match agreed {
+            Some(Route { fabric, .. }) => {
+                format!("data goes by RDMA endpoints, {} at {}", fabric.provider(), fabric.port())
+            }
+            None => format!("data goes by TCP, not RDMA: {}", why_tcp(offers, granted)),
+        })
+    }
+}
+
+/// The reason why data goes by TCP.
+fn why_tcp(offers: &Offers, granted: &Granted) -> String {
+    if offers.fabrics.is_empty() {
+        offers.refused.join("; ")
+    } else if !granted.capabilities.contains(&CAPABILITY_FABRIC) {
+        "the server needs a haul that knows --fabric, found one that does not".into()
+    } else {
+        printable(&granted.opened.fabric_refused)
+    }
+}
+
+fn no_rdma(found: String) -> Fault {
+    Fault::new(FaultCode::EngineRefused, Side::Unknown, "data cannot go by RDMA")
+        .needs("the RDMA provider that --fabric names, on both hosts, and a server with --fabric")
+        .found(found)
+        .hint("leave --fabric out, or take --fabric auto, which goes on by TCP")
+}

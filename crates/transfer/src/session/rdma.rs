@@ -1,0 +1,180 @@
+//! Data streams over RDMA endpoints: which provider a session uses, and how a stream gets its pair.
+//!
+//! A stream begins as every other, as a TCP connection with a signed preface. Behind the preface the
+//! server says the contact of an endpoint that waits for this very stream, and the client connects
+//! to it. From then on bytes go by the pair, and the connection is its lifeline: it ends with it, so
+//! that a stream is cut, given up and fenced as every other.
+
+use super::streams::{Beside, StreamFigures};
+use crate::{
+    locks::{Lock, lock},
+    options::Rdma,
+};
+use haul_datapath::{EngineInfo, FabricEnd, Wire, engines};
+use haul_fabric::{Contact, Error, Fabric, Pair, Provider, Wait};
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, TcpStream},
+    os::fd::OwnedFd,
+    time::Duration,
+};
+
+/// Time in which the peer has to answer behind the preface, and to connect.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Most bytes of a contact on the wire.
+const CONTACT_BYTES_MAX: usize = 1024;
+
+/// Providers that were opened on this host, the preferred one first.
+#[derive(Clone, Debug, Default)]
+pub struct Offers {
+    pub fabrics: Vec<Fabric>,
+    /// The reasons in words why others were not.
+    pub refused: Vec<String>,
+}
+
+impl Offers {
+    /// Opens the providers that are wanted, beside a connection.
+    #[must_use]
+    pub fn open(wanted: Rdma, beside: &TcpStream) -> Self {
+        let providers: &[Provider] = match &wanted {
+            Rdma::Auto => &[Provider::Verbs, Provider::Efa, Provider::Cxi, Provider::Shm],
+            Rdma::Only(provider) => &[*provider],
+        };
+        let mut offers = Self::default();
+        for provider in providers {
+            match open(*provider, beside) {
+                Ok(fabric) => offers.fabrics.push(fabric),
+                Err(error) => offers.refused.push(error.to_string()),
+            }
+        }
+        offers
+    }
+
+    /// Names of the providers, for the wire.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.fabrics.iter().map(|fabric| fabric.provider().name().to_owned()).collect()
+    }
+
+    /// Finds the provider that the server has chosen.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<&Fabric> {
+        self.fabrics.iter().find(|fabric| fabric.provider().name() == name)
+    }
+}
+
+/// Opens the first provider that a client offers and this host has; else the reasons in words.
+pub fn accept(names: &[String], beside: &TcpStream) -> Result<Fabric, String> {
+    let mut refused = Vec::new();
+    for name in names {
+        let opened = match name.parse() {
+            Ok(provider) => open(provider, beside).map_err(|error| error.to_string()),
+            Err(unknown) => Err(format!("{name}: {unknown}")),
+        };
+        match opened {
+            Ok(fabric) => return Ok(fabric),
+            Err(error) => refused.push(error),
+        }
+    }
+    Err(refused.join("; "))
+}
+
+fn open(provider: Provider, beside: &TcpStream) -> Result<Fabric, Error> {
+    let addresses = [beside.local_addr(), beside.peer_addr()];
+    let [local, peer] = addresses.map(|address| {
+        address.map_or(IpAddr::from([0, 0, 0, 0]), |address| address.ip().to_canonical())
+    });
+    if provider == Provider::Shm && local != peer {
+        let found = format!("a peer at {peer}");
+        return Err(Error::NoProvider { provider, needs: "both ends on one host", found });
+    }
+    Fabric::open(provider, local)
+}
+
+/// The part of this side in getting a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// The server's: an endpoint waits.
+    Listens,
+    /// The client's.
+    Connects,
+}
+
+/// RDMA endpoints for the streams of a session.
+#[derive(Clone, Debug)]
+pub struct Route {
+    pub fabric: Fabric,
+    pub part: Part,
+}
+
+/// The direction in which a stream's bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    Sends,
+    Receives,
+}
+
+/// Makes the wire of a stream out of its connection, and names the engines that it takes.
+///
+/// # Errors
+/// If the peer does not come to the pair in time, or the provider fails.
+pub fn wire(
+    route: Option<&Route>,
+    socket: OwnedFd,
+    way: Way,
+    buffer_bytes_max: usize,
+    candidates: Vec<&'static EngineInfo>,
+    figures: &Lock<StreamFigures>,
+) -> io::Result<(Wire, Vec<&'static EngineInfo>)> {
+    let Some(route) = route else { return Ok((Wire::Tcp(socket), candidates)) };
+    let pair = pair(route, socket)?;
+    let (end, beside) = match way {
+        Way::Sends => {
+            let end = pair.into_sender(buffer_bytes_max, Wait::Adaptive)?;
+            let beside = Beside::Sent(end.moved_bytes());
+            (FabricEnd::Sends(end), beside)
+        }
+        Way::Receives => {
+            let end = pair.into_receiver(buffer_bytes_max, Wait::Adaptive)?;
+            let beside = Beside::Received(end.moved_bytes());
+            (FabricEnd::Receives(end), beside)
+        }
+    };
+    lock(figures).beside = Some(beside);
+    Ok((Wire::Fabric(Box::new(end)), vec![&engines::fabric::INFO]))
+}
+
+fn pair(route: &Route, socket: OwnedFd) -> io::Result<Pair> {
+    let mut socket = TcpStream::from(socket);
+    match route.part {
+        Part::Listens => {
+            let ticket = crate::bytes::random_bytes()?;
+            let listening = route.fabric.listen(ticket)?;
+            let contact = listening.contact().encode();
+            let len = u16::try_from(contact.len()).expect("far less than 64 KiB").to_le_bytes();
+            socket.write_all(&[&len[..], &contact].concat())?;
+            Ok(listening.accept(socket.into(), PATIENCE)?)
+        }
+        Part::Connects => {
+            let contact = read_contact(&mut socket)?;
+            Ok(route.fabric.connect(&contact, socket.into(), PATIENCE)?)
+        }
+    }
+}
+
+fn read_contact(socket: &mut TcpStream) -> io::Result<Contact> {
+    socket.set_read_timeout(Some(PATIENCE))?;
+    let mut len = [0; 2];
+    socket.read_exact(&mut len)?;
+    let len = usize::from(u16::from_le_bytes(len));
+    if len > CONTACT_BYTES_MAX {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a contact of more than 1024 bytes",
+        ));
+    }
+    let mut contact = vec![0; len];
+    socket.read_exact(&mut contact)?;
+    socket.set_read_timeout(None)?;
+    Ok(Contact::decode(&contact)?)
+}
