@@ -1572,7 +1572,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__pull)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1604,6 +1604,10 @@ _haul() {
                     ;;
                 --receive-engine)
                     COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
+                    return 0
+                    ;;
+                --fabric)
+                    COMPREPLY=($(compgen -W "auto verbs efa cxi shm tcp" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)
@@ -1678,7 +1682,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__push)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1710,6 +1714,10 @@ _haul() {
                     ;;
                 --receive-engine)
                     COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
+                    return 0
+                    ;;
+                --fabric)
+                    COMPREPLY=($(compgen -W "auto verbs efa cxi shm tcp" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)
@@ -1784,7 +1792,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__serve)
-            opts="-v -h -V --listen --advertise --once --read-only --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
+            opts="-v -h -V --listen --advertise --once --read-only --fabric --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

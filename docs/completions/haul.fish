@@ -53,6 +53,7 @@ complete -c haul -n "__fish_haul_using_subcommand serve" -l handshake-timeout -d
 complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand serve" -l once -d 'End after one session'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l read-only -d 'Refuse to receive, whatever a token allows'
+complete -c haul -n "__fish_haul_using_subcommand serve" -l fabric -d 'Let data streams go by RDMA endpoints (libfabric), where a client asks for it'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s v -l verbose -d 'Print a line for each file too; --json always has them'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"urls":[...]}'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -84,6 +85,12 @@ dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
 zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'
 fabric\t'RDMA: registered pages of the page cache, to registered memory'"
+complete -c haul -n "__fish_haul_using_subcommand push" -l fabric -d 'Send data by RDMA endpoints (libfabric): a card, or memory that both share on one host' -r -f -a "auto\t''
+verbs\t''
+efa\t''
+cxi\t''
+shm\t''
+tcp\t''"
 complete -c haul -n "__fish_haul_using_subcommand push" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
@@ -148,6 +155,12 @@ dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
 zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'
 fabric\t'RDMA: registered pages of the page cache, to registered memory'"
+complete -c haul -n "__fish_haul_using_subcommand pull" -l fabric -d 'Send data by RDMA endpoints (libfabric): a card, or memory that both share on one host' -r -f -a "auto\t''
+verbs\t''
+efa\t''
+cxi\t''
+shm\t''
+tcp\t''"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F

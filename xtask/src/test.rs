@@ -64,11 +64,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
 
 /// Features that the tests are built with: those for which this host has the libraries.
 fn features(root: &Path) -> Vec<&'static str> {
-    if prerequisites::has_libfabric(root) {
-        vec!["--features", "haul-fabric/libfabric"]
-    } else {
-        Vec::new()
-    }
+    if prerequisites::has_libfabric(root) { vec!["--features", "haul/fabric"] } else { Vec::new() }
 }
 
 /// The words after `cargo` of each run that all tests take.

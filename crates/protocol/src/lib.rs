@@ -72,8 +72,11 @@ pub const CAPABILITY_PROBE: u32 = 1;
 /// (`spans_lost`).
 pub const CAPABILITY_RECHECK: u32 = 2;
 
+/// Capability: data streams may go over RDMA endpoints (`fabrics`).
+pub const CAPABILITY_FABRIC: u32 = 3;
+
 /// Capabilities of this build beyond version 1, as numbers in `Hello.capabilities`.
-pub const CAPABILITIES: &[u32] = &[CAPABILITY_PROBE, CAPABILITY_RECHECK];
+pub const CAPABILITIES: &[u32] = &[CAPABILITY_PROBE, CAPABILITY_RECHECK, CAPABILITY_FABRIC];
 
 /// The oldest protocol version that this build speaks; the newest is [`VERSION_MAX`].
 pub const VERSION_MIN: u32 = 1;

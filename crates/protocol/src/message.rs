@@ -172,20 +172,19 @@ fn cut_texts(message: &mut Message) {
     match message {
         Message::Hello(hello) => cut(&mut hello.software),
         Message::HelloReply(reply) => cut(&mut reply.software),
-        Message::Open(open) => cut(&mut open.peer_engine),
+        Message::Open(open) => {
+            cut(&mut open.peer_engine);
+            open.fabrics.iter_mut().for_each(cut);
+        }
+        Message::Opened(opened) => {
+            [&mut opened.fabric, &mut opened.fabric_refused].into_iter().for_each(cut);
+        }
         Message::Facts(facts) => {
             cut(&mut facts.kernel);
             cut(&mut facts.congestion);
             facts.target.iter_mut().for_each(|target| cut(&mut target.file_system));
         }
-        Message::Explained(explained) => {
-            explained.facts.iter_mut().for_each(cut);
-            for candidate in &mut explained.candidates {
-                cut(&mut candidate.engine);
-                cut(&mut candidate.what);
-            }
-            cut(&mut explained.because);
-        }
+        Message::Explained(explained) => cut_explained(explained),
         Message::Refused(fault) => cut_fault(fault),
         Message::Probe(probe) => cut(&mut probe.congestion),
         Message::Audit(audit) => cut(&mut audit.role),
@@ -220,8 +219,7 @@ fn cut_texts(message: &mut Message) {
         }
         Message::Removed(removed) => removed.names.iter_mut().for_each(cut_name),
         // Without texts that are cut: each kind by its name, so that a new one is thought of.
-        Message::Opened(_)
-        | Message::FileOffer(_)
+        Message::FileOffer(_)
         | Message::FileAnswer(_)
         | Message::SpansVerified(_)
         | Message::SpansLost(_)
@@ -236,6 +234,15 @@ fn cut_texts(message: &mut Message) {
         | Message::Ping(_)
         | Message::Pong(_) => {}
     }
+}
+
+fn cut_explained(explained: &mut Explained) {
+    explained.facts.iter_mut().for_each(cut);
+    for candidate in &mut explained.candidates {
+        cut(&mut candidate.engine);
+        cut(&mut candidate.what);
+    }
+    cut(&mut explained.because);
 }
 
 fn cut_fault(fault: &mut Fault) {
@@ -306,7 +313,9 @@ fn check(message: &Message) -> Result<(), ProtocolError> {
             ensure((1..=limits::STREAMS_MAX).contains(&opened.streams), "a number of streams")?;
             ensure((1..=limits::OFFERS_MAX).contains(&opened.offers_max), "an offer limit")?;
             let allowed = limits::OFFER_BYTES_MIN..=limits::OFFER_BYTES_MAX;
-            ensure(allowed.contains(&opened.offer_bytes_max), "a limit of the offers' bytes")
+            ensure(allowed.contains(&opened.offer_bytes_max), "a limit of the offers' bytes")?;
+            check_text(&opened.fabric)?;
+            check_text(&opened.fabric_refused)
         }
         Message::Refused(fault) => check_fault(fault),
         Message::FileOffer(offer) => check_offer(offer),
@@ -365,6 +374,7 @@ fn check_open(open: &Open) -> Result<(), ProtocolError> {
     let span = open.span_bytes;
     ensure(span == 0 || crate::SpanGrid::new(0, span).is_ok(), "a span size")?;
     check_text(&open.peer_engine)?;
+    open.fabrics.iter().try_for_each(|name| check_text(name))?;
     open.file_options.as_ref().map_or(Ok(()), |file_options| check_discard(open, file_options))
 }
 

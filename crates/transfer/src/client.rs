@@ -9,6 +9,7 @@ mod granted;
 pub mod listing;
 mod moved;
 pub(crate) mod outage;
+mod rdma;
 pub mod reporting;
 mod settled;
 mod whereabouts;
@@ -33,7 +34,7 @@ use crate::{
         disclosure::Telling,
         headway::{Carried, Cut, Headway},
         moved_earlier::MovedEarlier,
-        numa,
+        numa, rdma as endpoints,
         receiving::{Receiving, ReceivingOptions},
         reported::Reported,
         role::{SessionEnd, drive},
@@ -303,6 +304,8 @@ struct Opened {
     session: [u8; 16],
     rtt: Duration,
     early: Option<Early>,
+    offers: endpoints::Offers,
+    rdma: Option<endpoints::Route>,
 }
 
 /// State of the whole run, over all its sessions.
@@ -491,6 +494,7 @@ impl<'a> Client<'a> {
             ConnectFailure::Unreachable { server: server.clone(), error: error.to_string() }
         })?;
         let early = self.connect_early(&socket);
+        let offers = self.offer_rdma(&socket)?;
         let token = self.url.token.as_ref().expect("checked in `new`");
         let rtt_socket = socket.try_clone();
         let broken = |error: &dyn std::fmt::Display| ConnectFailure::Broken {
@@ -505,6 +509,7 @@ impl<'a> Client<'a> {
         let open = message::Open {
             target_is_name: self.target_is_name.get(),
             span_bytes: self.span_bytes().unwrap_or(0),
+            fabrics: offers.names(),
             ..self.open.clone()
         };
         let (mut handshake, messages) = ClientHandshake::start(SOFTWARE, open);
@@ -513,6 +518,7 @@ impl<'a> Client<'a> {
         }
         let granted = self.shake_hands(&mut control, &mut handshake, &server)?;
         self.check_granted(&granted).map_err(ConnectFailure::Refused)?;
+        let rdma = self.agreed_rdma(&offers, &granted).map_err(ConnectFailure::Refused)?;
         self.target_is_name.set(granted.opened.target_is_name);
         control.trust();
         let session: [u8; 16] =
@@ -521,7 +527,8 @@ impl<'a> Client<'a> {
         let rtt_us = measured.map_or(0, |tcp| {
             u64::from(if tcp.min_rtt_us > 0 { tcp.min_rtt_us.min(tcp.rtt_us) } else { tcp.rtt_us })
         });
-        Ok(Opened { control, granted, session, rtt: Duration::from_micros(rtt_us), early })
+        let rtt = Duration::from_micros(rtt_us);
+        Ok(Opened { control, granted, session, rtt, early, offers, rdma })
     }
 
     /// Connects the data streams of a pull during the handshake, on a long path: what the server
@@ -692,7 +699,8 @@ impl<'a> Client<'a> {
         let same_host = tcp::ends_on_this_host(opened.control.socket());
         let placed = numa::near_interface(Path::new("/"), opened.control.socket(), &self.host);
         let placed = placed.map(|placement| placement.because);
-        Explained::path(rtt, same_host, setup, streams, placed)
+        let wire = self.wire_in_words(&opened.offers, &opened.granted, opened.rdma.as_ref());
+        Explained::path(rtt, same_host, setup, streams, wire.into_iter().chain(placed))
     }
 
     fn say_selection(&self, control: &mut Control) {
@@ -788,6 +796,7 @@ impl<'a> Client<'a> {
             congestion: choose_congestion(&self.host, rtt),
             pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,
+            rdma: opened.rdma.clone(),
         })
     }
 

@@ -50,7 +50,7 @@ impl Explained {
         same_host: bool,
         setup: &StreamSetup,
         streams: String,
-        placed: Option<String>,
+        others: impl Iterator<Item = String>,
     ) -> Self {
         let host = &setup.host;
         let place = if same_host { ", both ends on this host" } else { "" };
@@ -68,7 +68,7 @@ impl Explained {
             ),
         ];
         let mut because = vec![setup.congestion.because.clone(), streams];
-        because.extend(placed);
+        because.extend(others);
         if let Some(rate) = setup.pacing_bytes_per_s {
             because.push(format!("each stream is paced at {:.0} MB/s", rate as f64 / 1e6));
         }

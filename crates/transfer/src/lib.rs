@@ -126,7 +126,7 @@ pub use descriptors::raise_open_files_limit;
 pub use engine::{Engine, UnknownName};
 pub use file_options::{FileOptions, IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal};
 pub use options::{
-    Beginning, ClearDigest, Protection, PullRequest, PushRequest, RETRY_FOR_DEFAULT,
+    Beginning, ClearDigest, Protection, PullRequest, PushRequest, RETRY_FOR_DEFAULT, Rdma,
     STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,
 };
 pub use packed_names::PackedNames;

@@ -6,6 +6,7 @@ use crate::{
     selection::Selection,
     url::{HaulUrl, PORT_DEFAULT},
 };
+use haul_fabric::Provider;
 use haul_protocol::message;
 use std::{
     ffi::OsString,
@@ -116,6 +117,42 @@ pub const RETRY_FOR_DEFAULT: Duration = Duration::from_secs(60);
 /// Time without anything after which a stream counts as stalled, by default.
 pub const STALL_AFTER_DEFAULT: Duration = Duration::from_secs(10);
 
+/// RDMA providers that data streams may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Rdma {
+    /// The best that both sides have: a card, else memory that both share on one host. Without
+    /// either, data streams stay TCP.
+    Auto,
+    /// This one and nothing else.
+    Only(Provider),
+}
+
+impl Rdma {
+    /// All values, as options have them.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        std::iter::once(Self::Auto).chain(Provider::ALL.map(Self::Only)).collect()
+    }
+
+    /// Name of the value, as options have it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Only(provider) => provider.name(),
+        }
+    }
+}
+
+impl std::str::FromStr for Rdma {
+    type Err = UnknownName;
+
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        find_by_name(Self::all(), Self::name, "RDMA provider", name)
+    }
+}
+
 /// Options of a push or a pull, all of them optional.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -136,6 +173,8 @@ pub struct TransferOptions {
     pub send_engine: Option<Engine>,
     /// Engine of the receiving side; `None` lets it be chosen from the hosts.
     pub receive_engine: Option<Engine>,
+    /// RDMA endpoints for the data streams; `None` for TCP.
+    pub rdma: Option<Rdma>,
     /// Time for which a lost connection is tried again, while nothing gets on.
     pub retry_for: Duration,
     /// Whether a server that cannot be reached at first is waited for, for [`Self::retry_for`] too.
@@ -162,6 +201,7 @@ impl Default for TransferOptions {
             digest: None,
             send_engine: None,
             receive_engine: None,
+            rdma: None,
             retry_for: RETRY_FOR_DEFAULT,
             wait: false,
             stall_after: STALL_AFTER_DEFAULT,
@@ -334,6 +374,8 @@ pub struct ServeOptions {
     pub once: bool,
     /// Whether pushes are refused, whatever a token allows.
     pub read_only: bool,
+    /// RDMA endpoints are used for data streams where a client offers them.
+    pub rdma: bool,
     /// Least protection that a client may ask for.
     pub protection_min: Protection,
     /// Most sessions at a time.
@@ -359,6 +401,7 @@ impl ServeOptions {
             state_directory,
             once: false,
             read_only: false,
+            rdma: false,
             protection_min: Protection::Clear,
             sessions_max: 64,
             probes_max: 4,

@@ -16,6 +16,7 @@ pub mod listening;
 pub mod moved_earlier;
 pub mod numa;
 mod patience;
+pub mod rdma;
 pub mod receiving;
 pub mod reported;
 mod resumed;

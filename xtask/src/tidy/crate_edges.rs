@@ -55,7 +55,14 @@ const ALLOWED: [Allowed; 17] = [
     },
     Allowed {
         package: "haul-transfer",
-        dependencies: &["haul-datapath", "haul-protocol", "haul-host", "haul-report", "haul-sys"],
+        dependencies: &[
+            "haul-datapath",
+            "haul-fabric",
+            "haul-protocol",
+            "haul-host",
+            "haul-report",
+            "haul-sys",
+        ],
     },
     Allowed { package: "haul-datapath", dependencies: &["haul-fabric", "haul-sys", "haul-host"] },
     Allowed { package: "haul-protocol", dependencies: &[] },

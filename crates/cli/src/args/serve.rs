@@ -34,6 +34,9 @@ pub struct LowServe {
     /// Refuse to receive, whatever a token allows
     #[arg(long)]
     pub read_only: bool,
+    /// Let data streams go by RDMA endpoints (libfabric), where a client asks for it
+    #[arg(long)]
+    pub fabric: bool,
     /// The least protection of the data that a client may ask for
     #[arg(long, value_name = "PROTECTION", default_value = defaults().protection_min.name())]
     pub protection_min: ProtectionName,
@@ -94,6 +97,7 @@ impl LowServe {
         options.advertise = advertise;
         options.once = self.once;
         options.read_only = self.read_only;
+        options.rdma = self.fabric;
         options.protection_min = self.protection_min.into();
         options.sessions_max = self.max_sessions;
         options.probes_max = self.max_probes;

@@ -10,8 +10,8 @@ use clap::{Args, ValueEnum, builder::PossibleValue, builder::PossibleValuesParse
 use haul_datapath::engines::ENGINES;
 use haul_protocol::limits::{SPAN_BYTES_MAX, SPAN_BYTES_MIN, STREAMS_MAX};
 use haul_transfer::{
-    ClearDigest, Engine, HaulUrl, Problem, Protection, RETRY_FOR_DEFAULT, STALL_AFTER_DEFAULT,
-    SourceSpec, TargetSpec, TransferOptions, internals::parse_size,
+    ClearDigest, Engine, HaulUrl, Problem, Protection, RETRY_FOR_DEFAULT, Rdma,
+    STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions, internals::parse_size,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -94,6 +94,14 @@ pub struct LowTransfer {
     /// The engine that receives and writes
     #[arg(long, value_name = "ENGINE", default_value = AUTO, value_parser = receive_engines())]
     pub receive_engine: String,
+    /// Send data by RDMA endpoints (libfabric): a card, or memory that both share on one host
+    ///
+    /// The server needs --fabric too. With auto, data goes by TCP where RDMA cannot be had, and
+    /// --explain says why; a provider that is named must be there. It needs a haul that was built
+    /// with libfabric: docs/rdma.md.
+    #[arg(long, value_name = "PROVIDER", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = Rdma::Auto.name(), value_parser = providers())]
+    pub fabric: Option<String>,
     /// How long to try to get back to a server that went away
     #[arg(long, value_name = "TIME", default_value_t = Period(RETRY_FOR_DEFAULT))]
     pub retry_for: Period,
@@ -197,6 +205,10 @@ fn send_engines() -> PossibleValuesParser {
 
 fn receive_engines() -> PossibleValuesParser {
     engine_names(|engine| engine.open_receive.is_some())
+}
+
+fn providers() -> PossibleValuesParser {
+    PossibleValuesParser::new(Rdma::all().into_iter().map(Rdma::name))
 }
 
 fn engine_names(able: fn(&haul_datapath::EngineInfo) -> bool) -> PossibleValuesParser {
@@ -310,6 +322,7 @@ impl LowTransfer {
         options.digest = self.digest.map(ClearDigest::from);
         options.send_engine = forced(&self.send_engine);
         options.receive_engine = forced(&self.receive_engine);
+        options.rdma = self.fabric.as_ref().and_then(|name| name.parse().ok());
         options.retry_for = self.retry_for.0;
         options.wait = self.wait;
         options.stall_after = self.stall_timeout.0;

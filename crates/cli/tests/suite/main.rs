@@ -45,6 +45,7 @@ mod network;
 mod probe_disk;
 mod probe_net;
 mod probe_path;
+mod rdma;
 mod reading_ahead;
 mod recordings;
 mod screens;

@@ -135,6 +135,9 @@ pub struct Open {
     pub peer_engine: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "13")]
     pub file_options: ::core::option::Option<FileOptions>,
+    /// capability 3: RDMA providers of libfabric, the preferred one first
+    #[prost(string, repeated, tag = "14")]
+    pub fabrics: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     /// push: read each file back from its disk before it is settled
     #[prost(bool, tag = "20")]
     pub verify_target: bool,
@@ -278,6 +281,12 @@ pub struct Opened {
     /// as asked for
     #[prost(bool, tag = "30")]
     pub discard: bool,
+    /// the provider that data streams use behind their preface; empty: TCP
+    #[prost(string, tag = "31")]
+    pub fabric: ::prost::alloc::string::String,
+    /// why none of `fabrics` is used, in words
+    #[prost(string, tag = "32")]
+    pub fabric_refused: ::prost::alloc::string::String,
 }
 /// A run of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

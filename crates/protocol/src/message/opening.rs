@@ -89,6 +89,8 @@ message! {
         pub wants_figures: bool,
         /// `st_mode` of the directory whose contents are pushed; 0: not known.
         pub contents_mode: u32,
+        /// RDMA providers of libfabric that data streams may use, the preferred one first.
+        pub fabrics: Vec<String>,
     }
 }
 
@@ -195,5 +197,9 @@ message! {
         pub contents_mode: u32,
         /// A file gets no name, as the client asked.
         pub discard: bool,
+        /// The RDMA provider that data streams use behind their preface; empty: they stay TCP.
+        pub fabric: String,
+        /// The reason in words why none of the client's providers is used.
+        pub fabric_refused: String,
     }
 }

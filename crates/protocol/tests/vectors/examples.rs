@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 /// Good messages: a name and the fields of a `Control`.
 pub fn messages() -> Vec<(&'static str, Value)> {
     let mut all = session_messages();
+    all.extend(rdma_messages());
     all.extend(contents_messages());
     all.extend(option_messages());
     all.extend(offer_messages());
@@ -99,6 +100,34 @@ fn session_messages() -> Vec<(&'static str, Value)> {
         ),
         ("a ping", json!({"ping": {"number": 300}})),
         ("a pong", json!({"pong": {"number": 300}})),
+    ]
+}
+
+/// Messages of capability 3.
+fn rdma_messages() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "a push by RDMA, where that can be",
+            json!({"open": {
+            "token_secret": "000102030405060708090a0b0c0d0e0f",
+            "transfer": "f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff",
+            "direction": "PUSH", "paths": ["642f"], "protection": "SAFE", "digest": "AES_GMAC",
+            "fabrics": ["verbs", "shm"]}}),
+        ),
+        (
+            "its session, by shared memory",
+            json!({"opened": {
+            "session": "101112131415161718191a1b1c1d1e1f", "protection": "SAFE",
+            "digest": "AES_GMAC", "streams": 1, "offers_max": 16, "offer_bytes_max": 65536,
+            "fabric": "shm"}}),
+        ),
+        (
+            "its session by TCP",
+            json!({"opened": {
+            "session": "101112131415161718191a1b1c1d1e1f", "protection": "SAFE",
+            "digest": "AES_GMAC", "streams": 1, "offers_max": 16, "offer_bytes_max": 65536,
+            "fabric_refused": "the server was started without --fabric"}}),
+        ),
     ]
 }
 

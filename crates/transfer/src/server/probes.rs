@@ -146,6 +146,7 @@ impl Server {
             is_probe: true,
         };
         let setup = StreamSetup {
+            rdma: None,
             keys,
             session: id,
             digest: message::Digest::None,

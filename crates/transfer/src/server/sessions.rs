@@ -24,6 +24,7 @@ use crate::{
         figures_for_client::TellingFigures,
         listening::LOST_AFTER,
         moved_earlier::MovedEarlier,
+        rdma,
         receiving::{Receiving, ReceivingOptions},
         role::{SessionEnd, drive},
         sending::{Giving, Sending, SendingOptions, Sources, following::Written},
@@ -85,6 +86,8 @@ struct Accepted {
     capabilities: Vec<u32>,
     grant: Grant,
     setup: StreamSetup,
+    /// The reason why RDMA that the client offered is not used.
+    fabric_refused: String,
     streams: Arc<Streams>,
     streams_granted: u32,
     rtt: Duration,
@@ -116,6 +119,13 @@ impl Accepted {
                 .as_ref()
                 .is_some_and(|file_options| file_options.discard),
             contents_mode: if let Work::Send(_, mode) = work { *mode } else { 0 },
+            fabric: self
+                .setup
+                .rdma
+                .as_ref()
+                .map_or("", |route| route.fabric.provider().name())
+                .into(),
+            fabric_refused: self.fabric_refused.clone(),
         }
     }
 }
@@ -236,7 +246,9 @@ impl Server {
             self.authorize(&open).inspect_err(|_| drop(lock(&self.sessions).remove(&session)))?;
         }
         let rate = Some(open.rate_bytes_per_s).filter(|rate| *rate > 0);
+        let (rdma, fabric_refused) = self.agree_rdma(&open, control.socket());
         let setup = StreamSetup {
+            rdma,
             keys,
             session,
             digest: open.digest,
@@ -253,6 +265,7 @@ impl Server {
             capabilities,
             grant,
             setup,
+            fabric_refused,
             streams,
             streams_granted,
             rtt,
@@ -261,6 +274,24 @@ impl Server {
             interrupt,
             peer,
         })
+    }
+
+    /// Opens an RDMA provider that the client offers; else the reason why the streams stay TCP.
+    fn agree_rdma(
+        &self,
+        open: &message::Open,
+        control: &TcpStream,
+    ) -> (Option<rdma::Route>, String) {
+        if open.fabrics.is_empty() {
+            return (None, String::new());
+        }
+        if !self.options.rdma {
+            return (None, "the server was started without --fabric".into());
+        }
+        match rdma::accept(&open.fabrics, control) {
+            Ok(fabric) => (Some(rdma::Route { fabric, part: rdma::Part::Listens }), String::new()),
+            Err(none) => (None, none.to_string()),
+        }
     }
 
     /// Locks the sessions when this one may be added.

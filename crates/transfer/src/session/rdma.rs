@@ -1,11 +1,11 @@
 //! Data streams over RDMA endpoints: which provider a session uses, and how a stream gets its pair.
 //!
-//! A stream begins as every other, as a TCP connection with a signed preface. Behind the preface the
-//! server says the contact of an endpoint that waits for this very stream, and the client connects
-//! to it. From then on bytes go by the pair, and the connection is its lifeline: it ends with it, so
+//! A stream begins as every other, as a TCP connection with a signed preface. Behind it the server
+//! says the contact of an endpoint that waits for this very stream, and the client connects to it.
+//! From then on bytes go by the pair, and the connection is its lifeline: they end together, so
 //! that a stream is cut, given up and fenced as every other.
 
-use super::streams::{Beside, StreamFigures};
+use super::streams::{Beside, StreamFigures, StreamSetup};
 use crate::{
     locks::{Lock, lock},
     options::Rdma,
@@ -63,8 +63,16 @@ impl Offers {
     }
 }
 
-/// Opens the first provider that a client offers and this host has; else the reasons in words.
-pub fn accept(names: &[String], beside: &TcpStream) -> Result<Fabric, String> {
+/// The reasons why this host has none of the providers that a client offers.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the server has none of these: {}", .0.join("; "))]
+pub struct NoneInCommon(Vec<String>);
+
+/// Opens the first provider that a client offers and this host has.
+///
+/// # Errors
+/// If there is none.
+pub fn accept(names: &[String], beside: &TcpStream) -> Result<Fabric, NoneInCommon> {
     let mut refused = Vec::new();
     for name in names {
         let opened = match name.parse() {
@@ -76,7 +84,7 @@ pub fn accept(names: &[String], beside: &TcpStream) -> Result<Fabric, String> {
             Err(error) => refused.push(error),
         }
     }
-    Err(refused.join("; "))
+    Err(NoneInCommon(refused))
 }
 
 fn open(provider: Provider, beside: &TcpStream) -> Result<Fabric, Error> {
@@ -119,23 +127,25 @@ pub enum Way {
 /// # Errors
 /// If the peer does not come to the pair in time, or the provider fails.
 pub fn wire(
-    route: Option<&Route>,
+    setup: &StreamSetup,
     socket: OwnedFd,
     way: Way,
-    buffer_bytes_max: usize,
     candidates: Vec<&'static EngineInfo>,
     figures: &Lock<StreamFigures>,
 ) -> io::Result<(Wire, Vec<&'static EngineInfo>)> {
-    let Some(route) = route else { return Ok((Wire::Tcp(socket), candidates)) };
-    let pair = pair(route, socket)?;
+    let Some(route) = &setup.rdma else { return Ok((Wire::Tcp(socket), candidates)) };
+    let (pair, memory) = (pair(route, socket)?, setup.buffer_bytes_max);
     let (end, beside) = match way {
         Way::Sends => {
-            let end = pair.into_sender(buffer_bytes_max, Wait::Adaptive)?;
+            let mut end = pair.into_sender(memory, Wait::Adaptive)?;
+            if let Some(bytes_per_s) = setup.pacing_bytes_per_s {
+                end.set_rate(bytes_per_s);
+            }
             let beside = Beside::Sent(end.moved_bytes());
             (FabricEnd::Sends(end), beside)
         }
         Way::Receives => {
-            let end = pair.into_receiver(buffer_bytes_max, Wait::Adaptive)?;
+            let end = pair.into_receiver(memory, Wait::Adaptive)?;
             let beside = Beside::Received(end.moved_bytes());
             (FabricEnd::Receives(end), beside)
         }

@@ -1,13 +1,13 @@
 //! Data streams of a session: opening them, what each found out, and ending them.
 
-use super::headway::Carried;
+use super::{headway::Carried, rdma};
 use crate::{
     digest::{SessionKeys, SpanDigest},
     locks::{Lock, lock, rank},
     transport::{tcp, waker::Waker},
 };
 use haul_datapath::{
-    EngineError, Host, StageTimes,
+    EngineError, Host, StageTimes, WireKind,
     choose::{self, CongestionChoice},
 };
 use haul_host::cpu_quota::Throttling;
@@ -43,6 +43,8 @@ pub struct StreamFigures {
     /// Engines in the order of their first use.
     pub engines: Vec<&'static str>,
     pub tcp: TcpInfo,
+    /// Bytes that went by RDMA endpoints beside the socket. They are counted as the socket's own.
+    pub beside: Option<Beside>,
     /// Payload bytes of the spans that were finished on this stream.
     pub payload_bytes: u64,
     /// Bytes of this stream that its thread has taken so far: frames and payload.
@@ -89,6 +91,13 @@ pub struct StreamFigures {
     pub moved_at: Option<Instant>,
 }
 
+/// Bytes that a pair of RDMA endpoints has moved by now.
+#[derive(Clone, Debug)]
+pub enum Beside {
+    Sent(Arc<AtomicU64>),
+    Received(Arc<AtomicU64>),
+}
+
 impl StreamFigures {
     /// Notes the engine at work now.
     pub fn uses(&mut self, engine: &'static str) {
@@ -125,7 +134,16 @@ impl StreamFigures {
     }
 
     /// Takes what the kernel counts for the connection, and notes when more had moved.
-    fn moved(&mut self, tcp: TcpInfo, now: Instant) {
+    fn moved(&mut self, mut tcp: TcpInfo, now: Instant) {
+        match &self.beside {
+            Some(Beside::Sent(bytes)) => {
+                let bytes = bytes.load(Ordering::Relaxed);
+                tcp.bytes_sent += bytes;
+                tcp.bytes_acked += bytes;
+            }
+            Some(Beside::Received(bytes)) => tcp.bytes_received += bytes.load(Ordering::Relaxed),
+            None => {}
+        }
         let moved_bytes = |tcp: &TcpInfo| tcp.bytes_acked + tcp.bytes_received;
         self.moved_at = self.moved_at.filter(|_| moved_bytes(&tcp) == moved_bytes(&self.tcp));
         self.moved_at.get_or_insert(now);
@@ -271,6 +289,8 @@ pub struct StreamSetup {
     pub pacing_bytes_per_s: Option<u64>,
     /// Memory that a stream's engine may hold, in bytes.
     pub buffer_bytes_max: usize,
+    /// RDMA endpoints that bytes go over; `None` for TCP.
+    pub rdma: Option<rdma::Route>,
 }
 
 impl StreamSetup {
@@ -293,7 +313,14 @@ impl StreamSetup {
             congestion: CongestionChoice { control: None, because: String::new() },
             pacing_bytes_per_s: None,
             buffer_bytes_max: 1 << 20,
+            rdma: None,
         }
+    }
+
+    /// The kind of the streams' wires.
+    #[must_use]
+    pub fn wire(&self) -> WireKind {
+        if self.rdma.is_some() { WireKind::Fabric } else { WireKind::Tcp }
     }
 
     /// Whether this side looks at every byte that it moves.

@@ -491,6 +491,7 @@ impl Session<'_> {
 
     fn begin_streams(&mut self, asked: &message::Probe) -> Result<(Running, Marks), Stop> {
         let mut setup = StreamSetup {
+            rdma: None,
             keys: self.keys.clone(),
             session: self.session,
             digest: message::Digest::None,

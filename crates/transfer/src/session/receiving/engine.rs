@@ -11,7 +11,7 @@ use crate::{
         target_place::TargetPlace,
     },
 };
-use haul_datapath::{WireKind, choose};
+use haul_datapath::choose;
 use haul_host::FileSystem;
 use haul_protocol::message::{self, Fault, FaultCode, FileOffer};
 use rustix::{
@@ -50,7 +50,7 @@ impl DataStreams {
         };
         let facts = choose::ReceiveFacts {
             host: &setup.host,
-            wire: WireKind::Tcp,
+            wire: setup.wire(),
             target,
             size_bytes,
             durable: true,

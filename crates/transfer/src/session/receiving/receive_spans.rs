@@ -3,7 +3,7 @@
 use crate::session::{
     contents::Contents,
     engine_orders::Orders,
-    numa,
+    numa, rdma,
     receiving::committer::{CommitterHandle, SharedTarget},
     streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
 };
@@ -16,8 +16,7 @@ use crate::{
     storage::{open_files::Share, span_digests::Digest, waited_for::Held},
 };
 use haul_datapath::{
-    EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
-    fallback,
+    EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, fallback,
 };
 use haul_protocol::{
     FileId, ProtocolError, Receiver, SpanGrid, SpanIndex, StreamId,
@@ -154,7 +153,9 @@ pub fn run(
     let memory = shared.setup.buffer_bytes_max;
     numa::run_near_interface(Path::new("/"), &socket, &host);
     let wire = socket.try_clone()?;
-    let receiver = fallback::Receiver::open(candidates, Wire::Tcp(socket), &host, memory)
+    let way = rdma::Way::Receives;
+    let (sent_by, candidates) = rdma::wire(&shared.setup, socket, way, candidates, figures)?;
+    let receiver = fallback::Receiver::open(candidates, sent_by, &host, memory)
         .map_err(|error| error.cause)?;
     let mut this = ReceiveStream {
         shared: shared.clone(),
@@ -254,8 +255,8 @@ impl ReceiveStream {
 
     /// Finishes the writes while there is nothing to read, as they do not need the wire.
     fn finish_writes_while_idle(&mut self) -> Result<(), Leave> {
-        let has_time = may_finish(&self.pending, &self.wire);
-        if has_time { self.settle_pending(Wait::ForAll) } else { Ok(()) }
+        let has_come = || self.receiver.has_come().unwrap_or_else(|| has_come(&self.wire));
+        if may_finish(&self.pending, has_come) { self.settle_pending(Wait::ForAll) } else { Ok(()) }
     }
 
     fn receive_span(
@@ -478,13 +479,15 @@ impl ReceiveStream {
 }
 
 /// Whether spans are being written, and nothing has come that is to be read first.
-fn may_finish(pending: &VecDeque<Pending>, wire: impl AsFd) -> bool {
-    let has_come = || {
-        let mut fds = [PollFd::new(&wire, PollFlags::IN)];
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
-    };
+fn may_finish(pending: &VecDeque<Pending>, has_come: impl FnOnce() -> bool) -> bool {
     !pending.is_empty() && !has_come()
+}
+
+/// Whether something has come on a socket.
+fn has_come(socket: impl AsFd) -> bool {
+    let mut fds = [PollFd::new(&socket, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// Bytes of spans that came whole and are not told of yet. The next may take the thread for

@@ -7,7 +7,7 @@ use crate::{
     session::{engine_orders::source_of, streams::StreamFigures},
     storage::source::{Location, SourceEntry},
 };
-use haul_datapath::{WireKind, choose};
+use haul_datapath::choose;
 use haul_protocol::message::{self, Fault, FaultCode};
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -34,7 +34,7 @@ impl DataStreams {
         });
         let facts = choose::SendFacts {
             host: &setup.host,
-            wire: WireKind::Tcp,
+            wire: setup.wire(),
             source: if is_zero { choose::Source::Zeros } else { source_of(file) },
             size_bytes: bytes,
             resident_share,

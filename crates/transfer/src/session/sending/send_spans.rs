@@ -3,7 +3,7 @@
 use crate::session::{
     contents::Contents,
     engine_orders::{Chosen, Orders, SourceWatch},
-    numa,
+    numa, rdma,
     sending::pack::PACK_FILL_MIN_BYTES,
     sending::reading_ahead::{CacheLook, ReadingAhead},
     sending::sent_spans::{SentSpan, SentSpans},
@@ -19,8 +19,7 @@ use crate::{
     storage::source::{Ctime, SourceEntry},
 };
 use haul_datapath::{
-    Boundary, EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, Wire,
-    fallback,
+    Boundary, EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, fallback,
 };
 use haul_protocol::{
     FileId, Sender, SpanIndex, StreamId,
@@ -163,8 +162,10 @@ impl SendStream {
         let memory = shared.setup.buffer_bytes_max;
         numa::run_near_interface(Path::new("/"), &socket, &host);
         let candidates = chosen.candidates.clone();
-        let sender = fallback::Sender::open(candidates, Wire::Tcp(socket), &host, memory)
-            .map_err(|error| error.cause)?;
+        let way = rdma::Way::Sends;
+        let (wire, candidates) = rdma::wire(&shared.setup, socket, way, candidates, figures)?;
+        let sender =
+            fallback::Sender::open(candidates, wire, &host, memory).map_err(|error| error.cause)?;
         Ok(Self {
             shared: shared.clone(),
             stream,
@@ -178,7 +179,9 @@ impl SendStream {
             figures: figures.clone(),
             begun: Instant::now(),
             idle_ns: 0,
-            watch: SourceWatch::new(&host, shared.setup.sees_bytes(), chosen),
+            // RDMA endpoints have one engine, whatever the page cache holds.
+            watch: SourceWatch::new(&host, shared.setup.sees_bytes(), chosen)
+                .filter(|_| shared.setup.rdma.is_none()),
             order: 0,
             copied_bytes: 0,
             payload_bytes: 0,

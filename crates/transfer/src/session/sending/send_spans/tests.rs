@@ -11,7 +11,7 @@ use crate::{
         },
     },
 };
-use haul_datapath::{EngineInfo, SendEngine, Setup, StageTimes, Verdict, WireKind, engines};
+use haul_datapath::{EngineInfo, SendEngine, Setup, StageTimes, Verdict, Wire, WireKind, engines};
 use haul_protocol::{
     frame::{HEADER_BYTES, TRAILER_BYTES},
     message::{FaultCode, FileConfirm, Need},
