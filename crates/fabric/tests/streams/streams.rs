@@ -159,6 +159,8 @@ fn a_receiver_that_is_slow_is_waited_for_and_never_overrun() {
             far.receive(&mut came).unwrap();
             assert_eq!(u32::from_le_bytes(came), number);
         }
+        // Not before the sender has settled.
+        assert_eq!(far.peek().unwrap_err(), Error::PeerGone);
         drop(far);
         assert!(sender.join().unwrap() > 0, "{way:?}");
     }
@@ -259,6 +261,8 @@ fn a_file_whose_pages_cannot_be_had_goes_through_a_buffer_and_says_why() {
         let mut came = vec![0; len];
         far.receive(&mut came).unwrap();
         assert!(came == content[..len], "{way:?}");
+        // Not before the sender has settled.
+        assert_eq!(far.peek().unwrap_err(), Error::PeerGone);
         drop(far);
         let (moved, figures) = sender.join().unwrap();
         assert_eq!((moved, figures.window_bytes), (len as u64, 0), "{way:?}");
