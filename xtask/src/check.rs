@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
-use crate::{Outcome, bench, child, generate, tidy};
+use crate::{Outcome, bench, child, generate, prerequisites, tidy};
 
 struct Step {
     name: &'static str,
@@ -69,9 +69,9 @@ fn rustfmt(root: &Path) -> Result<Outcome> {
 
 fn clippy(root: &Path) -> Result<Outcome> {
     needs_component(root, "clippy", "clippy")?;
-    let arguments = ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
-    passes(&mut child::cargo(root, &arguments))?;
-    // Without its benches, too.
+    let mut command = child::cargo(root, &["clippy", "--workspace", "--all-targets"]);
+    passes(command.args(prerequisites::features(root)).args(["--", "-D", "warnings"]))?;
+    // Without its benches and RDMA, too.
     let arguments = ["clippy", "-p", "haul", "--no-default-features", "--all-targets"];
     passes(child::cargo(root, &arguments).args(["--", "-D", "warnings"]))
 }

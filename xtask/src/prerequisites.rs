@@ -52,6 +52,11 @@ pub fn has_libfabric(root: &Path) -> bool {
     is_there(root, LIBFABRIC)
 }
 
+/// Words for cargo that turn on the features for which this host has the libraries.
+pub fn features(root: &Path) -> &'static [&'static str] {
+    if has_libfabric(root) { &["--features", "haul/fabric"] } else { &[] }
+}
+
 /// Whether a program is installed, or a library with what is needed to build with it.
 fn is_there(root: &Path, name: &str) -> bool {
     match name.strip_suffix(".pc") {

@@ -34,10 +34,10 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
     let skip_log = SkipLog::create()?;
     let mut totals = TestTotals::default();
     let mut is_in_order = true;
-    let features = features(root);
+    let features = prerequisites::features(root);
     let passes = match arguments {
-        [] => all_tests(&features),
-        _ => vec![named_tests(&features, arguments)],
+        [] => all_tests(features),
+        _ => vec![named_tests(features, arguments)],
     };
     for pass in &passes {
         let failed_before = totals.failures();
@@ -48,7 +48,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
         }
     }
     if arguments.is_empty() {
-        try_again(root, &features, &skip_log, &mut totals)?;
+        try_again(root, features, &skip_log, &mut totals)?;
     }
     // A mutant says something only when the tests pass without it.
     if arguments.is_empty() && is_in_order && totals.failures() == 0 {
@@ -60,11 +60,6 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
     println!("{} passed, {} failed, {} skipped", counts.passed, counts.failed, counts.skipped);
     is_in_order &= counts.failed == 0;
     Ok(if is_in_order { Outcome::InOrder } else { Outcome::NotInOrder })
-}
-
-/// Features that the tests are built with: those for which this host has the libraries.
-fn features(root: &Path) -> Vec<&'static str> {
-    if prerequisites::has_libfabric(root) { vec!["--features", "haul/fabric"] } else { Vec::new() }
 }
 
 /// The words after `cargo` of each run that all tests take.

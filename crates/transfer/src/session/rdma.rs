@@ -188,3 +188,65 @@ fn read_contact(socket: &mut TcpStream) -> io::Result<Contact> {
     socket.set_read_timeout(None)?;
     Ok(Contact::decode(&contact)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn sockets() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let near = TcpStream::connect(listener.local_addr().expect("an address")).expect("a peer");
+        (near, listener.accept().expect("a client").0)
+    }
+
+    #[test]
+    fn a_contact_that_is_too_long_or_none_is_refused_and_one_that_breaks_off_too() {
+        let (mut near, mut far) = sockets();
+        near.write_all(&1025_u16.to_le_bytes()).unwrap();
+        let error = read_contact(&mut far).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("more than 1024 bytes"), "{error}");
+        near.write_all(&[3, 0, 1, 2, 3]).unwrap();
+        // Of a build without libfabric it says so.
+        let kinds = [io::ErrorKind::InvalidData, io::ErrorKind::Unsupported];
+        assert!(kinds.contains(&read_contact(&mut far).unwrap_err().kind()));
+        near.write_all(&[3, 0, 1]).unwrap();
+        drop(near);
+        let error = read_contact(&mut far).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_client_that_offers_what_nobody_has_is_told_why_of_each() {
+        let (near, _far) = sockets();
+        let names = ["udp", "cxi"].map(str::to_owned);
+        let said = accept(&names, &near).unwrap_err().to_string();
+        assert!(said.contains("udp: no such provider"), "{said}");
+        assert!(said.contains("Slingshot") || said.contains("libfabric-dev"), "{said}");
+    }
+
+    #[test]
+    fn memory_is_shared_with_a_peer_on_the_same_host_alone() {
+        let offers = Offers::open(Rdma::Only(Provider::Shm), &sockets().0);
+        assert_eq!(offers.names().is_empty(), !cfg!(feature = "fabric"), "{offers:?}");
+        assert_eq!(offers.find("shm").is_some(), cfg!(feature = "fabric"));
+        assert!(offers.find("tcp").is_none());
+        // A client of 127.0.0.2 is this host as well, and its address does not say so.
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let route = [std::net::SocketAddr::from(([127, 0, 0, 2], 0))];
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        )
+        .expect("a socket");
+        rustix::net::bind(&socket, &route[0]).expect("an address of loopback");
+        rustix::net::connect(&socket, &listener.local_addr().expect("an address")).expect("a peer");
+        let offers = Offers::open(Rdma::Only(Provider::Shm), &TcpStream::from(socket));
+        assert!(offers.fabrics.is_empty());
+        assert!(
+            offers.refused[0].contains("needs both ends on one host, found a peer at 127.0.0.1")
+        );
+    }
+}
