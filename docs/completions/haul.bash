@@ -283,11 +283,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
                     return 0
                     ;;
                 --rounds)
@@ -345,11 +345,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "read-write mmap sendfile splice direct io-uring zerocopy-send" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "read-write mmap splice direct io-uring dontcache zerocopy-receive discard" -- "${cur}"))
                     return 0
                     ;;
                 --only)

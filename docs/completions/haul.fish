@@ -387,8 +387,7 @@ sendfile\t'page cache to socket inside the kernel'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
-zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'
-fabric\t'RDMA: registered pages of the page cache, to registered memory'"
+zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l receive-engine -d 'Only these engines receive' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
 mmap\t'study: send from and receive into a mapping of the file'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
@@ -396,8 +395,7 @@ direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
 zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
-discard\t'throw away what arrives, for null:'
-fabric\t'RDMA: registered pages of the page cache, to registered memory'"
+discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l only -d 'Only these parts, over loopback' -r -f -a "pairs\t'Each engine that sends with each that receives'
 cold\t'Each engine that sends, from the disk'
 blocks\t'Each engine at each block size'
@@ -438,8 +436,7 @@ sendfile\t'page cache to socket inside the kernel'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
-zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'
-fabric\t'RDMA: registered pages of the page cache, to registered memory'"
+zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l receive-engine -d 'Only pairs with these engines that receive' -r -f -a "read-write\t'read into a buffer, write it out; works everywhere'
 mmap\t'study: send from and receive into a mapping of the file'
 splice\t'file to socket and socket to file through a pipe inside the kernel'
@@ -447,8 +444,7 @@ direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
 zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
-discard\t'throw away what arrives, for null:'
-fabric\t'RDMA: registered pages of the page cache, to registered memory'"
+discard\t'throw away what arrives, for null:'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l rounds -d 'How often each pair is measured, if time allows; without it 5, with --quick 1' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l budget -d 'No more rounds after this time; without it 1h' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from chooser" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F

@@ -325,6 +325,14 @@ pub struct EngineInfo {
     pub open_receive: Option<OpenReceive>,
 }
 
+impl EngineInfo {
+    /// Whether the engine works on a plain TCP connection.
+    #[must_use]
+    pub fn takes_tcp(&self) -> bool {
+        self.wires.contains(&WireKind::Tcp)
+    }
+}
+
 impl std::fmt::Debug for EngineInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EngineInfo").field("name", &self.name).finish_non_exhaustive()

@@ -51,10 +51,10 @@ fn every_engine_moves_every_byte_or_says_why_another_does() {
     let directory = std::env::var_os(DIRECTORY)
         .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     let read_write = engines::find("read-write").unwrap();
-    for info in senders() {
+    for info in senders().into_iter().filter(|info| info.takes_tcp()) {
         round_trip(&directory, info, read_write);
     }
-    for info in receivers() {
+    for info in receivers().into_iter().filter(|info| info.takes_tcp()) {
         round_trip(&directory, read_write, info);
     }
 }

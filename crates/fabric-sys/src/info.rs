@@ -9,6 +9,7 @@ use std::ffi::CString;
 use crate::{
     bindings::{self, fi_info},
     error::Error,
+    no_cache, own_signals,
 };
 
 /// Version of the interface that is asked for: the oldest library that is built against.
@@ -77,6 +78,8 @@ impl Info {
     }
 
     fn hints(provider: &CStr, kind: EndpointKind) -> Result<Self, Error> {
+        no_cache::keep();
+        own_signals::keep();
         // SAFETY: null makes an empty structure with all parts that are written below.
         let hints = unsafe { Self::copy_of(ptr::null(), kind) }?;
         // SAFETY: the structure is ours alone; fi_dupinfo(3) made it.

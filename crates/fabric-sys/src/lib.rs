@@ -26,6 +26,8 @@ mod no_cache;
 #[cfg(feature = "libfabric")]
 mod object;
 #[cfg(feature = "libfabric")]
+mod own_signals;
+#[cfg(feature = "libfabric")]
 mod same_process;
 
 #[cfg(feature = "libfabric")]

@@ -11,7 +11,7 @@ use crate::{
     workshop::{Residency, Workshop},
 };
 use anyhow::Result;
-use haul_datapath::{EngineInfo, WireKind, engines::ENGINES};
+use haul_datapath::engines::ENGINES;
 use std::time::Duration;
 
 pub(super) const TABLE: &str = "combinations";
@@ -21,9 +21,7 @@ const TIME_MAX: Duration = Duration::from_secs(5 * 60);
 
 pub(super) fn measure(plan: &BenchMedia, workshop: &Workshop) -> Result<Vec<Series>> {
     workshop.make_source(plan.file_bytes, 0)?;
-    let sends = |engine: &EngineInfo| engine.open_send.is_some();
-    let able =
-        ENGINES.iter().filter(|engine| sends(engine) && engine.wires.contains(&WireKind::Tcp));
+    let able = ENGINES.iter().filter(|engine| engine.takes_tcp() && engine.open_send.is_some());
     let both =
         able.flat_map(|engine| [Residency::Warm, Residency::Cold].map(|from| (engine, from)));
     let series = both.map(|(engine, from)| {

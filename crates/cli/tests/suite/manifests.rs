@@ -83,7 +83,10 @@ fn is_installed(program: &str) -> bool {
 fn usable(able: impl Fn(&EngineInfo) -> bool) -> Vec<&'static str> {
     let host = Host::read(Path::new("/"));
     let works = |engine: &&EngineInfo| matches!((engine.probe)(&host), Verdict::Usable);
-    let able = ENGINES.iter().copied().filter(|engine| able(engine) && works(engine));
+    let able = ENGINES
+        .iter()
+        .copied()
+        .filter(|engine| engine.takes_tcp() && able(engine) && works(engine));
     able.map(|engine| engine.name).collect()
 }
 

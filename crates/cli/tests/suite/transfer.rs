@@ -279,7 +279,7 @@ fn a_server_that_wants_safe_refuses_clear_and_says_what_to_do() {
 
 fn usable(able: impl Fn(&EngineInfo) -> bool) -> Vec<&'static EngineInfo> {
     let host = Host::read(Path::new("/"));
-    let able = ENGINES.iter().copied().filter(|engine| able(engine));
+    let able = ENGINES.iter().copied().filter(|engine| engine.takes_tcp() && able(engine));
     able.filter(|engine| match (engine.probe)(&host) {
         Verdict::Usable => true,
         Verdict::Refused { needs, found } => {

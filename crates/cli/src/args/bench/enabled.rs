@@ -373,7 +373,9 @@ fn checked_size(size: Option<u64>) -> Result<Option<u64>, Problem> {
 /// The engines of these names, or all, that are able.
 fn named(names: &[String], able: fn(&EngineInfo) -> bool) -> Vec<&'static EngineInfo> {
     let wanted = |engine: &&EngineInfo| {
-        able(engine) && (names.is_empty() || names.iter().any(|name| name == engine.name))
+        engine.takes_tcp()
+            && able(engine)
+            && (names.is_empty() || names.iter().any(|name| name == engine.name))
     };
     ENGINES.iter().copied().filter(wanted).collect()
 }
@@ -387,7 +389,7 @@ fn receive_names() -> PossibleValuesParser {
 }
 
 fn names(able: fn(&EngineInfo) -> bool) -> PossibleValuesParser {
-    let able = ENGINES.iter().filter(|engine| able(engine));
+    let able = ENGINES.iter().filter(|engine| engine.takes_tcp() && able(engine));
     let named = able.map(|engine| PossibleValue::new(engine.name).help(engine.summary));
     PossibleValuesParser::new(named)
 }
@@ -426,7 +428,9 @@ mod tests {
     #[test]
     fn all_engines_of_the_list_take_part_unless_some_are_named() {
         let all = engines(&[]).unwrap();
-        let able = |able: fn(&EngineInfo) -> bool| ENGINES.iter().filter(|e| able(e)).count();
+        let able = |able: fn(&EngineInfo) -> bool| {
+            ENGINES.iter().filter(|e| e.takes_tcp() && able(e)).count()
+        };
         assert_eq!(all.senders.len(), able(|engine| engine.open_send.is_some()));
         assert_eq!(all.receivers.len(), able(|engine| engine.open_receive.is_some()));
         assert_eq!((all.len_bytes, all.rounds), (ENGINES_BYTES_DEFAULT, ROUNDS_DEFAULT));
