@@ -159,10 +159,6 @@ impl SendEnd {
         match self.0 {}
     }
 
-    pub fn prepare(&mut self, _: &File, _: u64, _: u64) {
-        match self.0 {}
-    }
-
     pub fn send_file(
         &mut self,
         _: &File,

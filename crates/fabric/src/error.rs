@@ -26,6 +26,8 @@ pub enum Error {
     PeerGone,
     #[error("waited {seconds} s for {what}")]
     TimedOut { what: &'static str, seconds: u64 },
+    #[error("a file was cut short while its pages were sent: all of the stream is sent again")]
+    LostPages,
     #[error("the peer sent {0}")]
     BadMessage(&'static str),
 }
@@ -39,7 +41,7 @@ impl Error {
             Self::NoMemory { .. } => io::ErrorKind::OutOfMemory,
             Self::PeerGone => io::ErrorKind::UnexpectedEof,
             Self::TimedOut { .. } => io::ErrorKind::TimedOut,
-            Self::BadMessage(_) => io::ErrorKind::InvalidData,
+            Self::LostPages | Self::BadMessage(_) => io::ErrorKind::InvalidData,
         }
     }
 }

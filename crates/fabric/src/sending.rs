@@ -15,7 +15,7 @@ use haul_fabric_sys::{Buffer, Completion, NoWindow, Operation, Reach, Source, Wi
 use rustix::io::Errno;
 
 use crate::{
-    Error, Figures, Mover, Provider,
+    Error, Figures, Provider,
     endpoint::{self, Endpoint},
     receiving::{ROOM_BYTES, Room},
 };
@@ -27,6 +27,8 @@ const BUFFERS: usize = 3;
 /// Bytes of a window on a file: registering one takes some microseconds for each megabyte, and two
 /// of them are locked at a time.
 const WINDOW_BYTES: u64 = 4 << 20;
+/// Shortest buffer that a peer may have, in bytes.
+const MESSAGE_BYTES_MIN: u32 = 4096;
 /// Receives for the peer's words about its room: it has at most four under way.
 const ROOM_RECEIVES: usize = 8;
 /// Time that a peer may take to read what was sent last.
@@ -61,13 +63,6 @@ impl InFlight {
     }
 }
 
-/// A window on a part of a file, and where that part is.
-#[derive(Debug)]
-struct Prepared {
-    window: Arc<Window>,
-    offset_bytes: u64,
-}
-
 /// The end that sends.
 #[derive(Debug)]
 pub struct SendEnd {
@@ -81,8 +76,14 @@ pub struct SendEnd {
     /// Messages that the peer has ever had room for.
     room: u64,
     sent: u64,
-    /// The window on the part that comes next.
-    prepared: Option<Prepared>,
+    /// Messages that are over.
+    over: u64,
+    /// The first error: the pair is of no more use.
+    broken: Option<Error>,
+    /// Length of the peer's buffers, once it has said it.
+    peer_bytes: Option<u32>,
+    /// Buffers for the peer's words about its room that are not posted.
+    rooms: Vec<Buffer>,
     /// Whether the pages of a file were cut off while they were sent.
     has_lost_a_page: bool,
     /// Most bytes a second, and the time from which on the next message may go.
@@ -114,7 +115,10 @@ impl SendEnd {
             message_bytes,
             room: 0,
             sent: 0,
-            prepared: None,
+            over: 0,
+            broken: None,
+            peer_bytes: None,
+            rooms: Vec::new(),
             has_lost_a_page: false,
             rate: None,
             figures: Figures::default(),
@@ -167,9 +171,9 @@ impl SendEnd {
             let taken = self.fill(|free| {
                 let len = free.len().min(bytes.len());
                 free[..len].copy_from_slice(&bytes[..len]);
-                Ok(len)
-            });
-            bytes = &bytes[taken.map_err(wire_only)?..];
+                Ok::<_, Error>(len)
+            })?;
+            bytes = &bytes[taken..];
         }
         Ok(())
     }
@@ -180,15 +184,13 @@ impl SendEnd {
     /// The pair is of no more use then.
     pub fn flush(&mut self) -> Result<(), Error> {
         match self.filling.take() {
+            // A file that could not be read leaves its buffer as it was: there is no empty message.
+            Some((buffer, 0)) => {
+                self.spare.push(buffer);
+                Ok(())
+            }
             Some((buffer, filled)) => self.send_message(Source::Buffer(buffer, 0..filled)),
             None => Ok(()),
-        }
-    }
-
-    /// Begins to register the pages of what [`Self::send_file`] sends next.
-    pub fn prepare(&mut self, file: &File, offset_bytes: u64, len_bytes: u64) {
-        if self.takes_windows(len_bytes) && !self.is_prepared(offset_bytes) {
-            self.prepared = self.window(file, offset_bytes, len_bytes.min(WINDOW_BYTES));
         }
     }
 
@@ -207,22 +209,25 @@ impl SendEnd {
     ) -> Result<InFlight, (u64, FileError)> {
         let mut moved = 0;
         let mut in_flight = InFlight::default();
+        // The window on what comes next. It is of this very file, and so lives no longer than this.
+        let mut next = None;
         while moved < len_bytes {
             let (from, left) = (offset_bytes + moved, len_bytes - moved);
-            let window = if self.takes_windows(left) {
-                self.next_window(file, from, left).map_err(|error| (moved, error))?
-            } else {
-                None
+            let window = match next.take() {
+                None if self.takes_windows(left) => {
+                    self.window(file, from, left).map_err(|error| (moved, error))?
+                }
+                ready => ready,
             };
             moved = match window {
                 Some(window) => {
                     in_flight.0.push(Arc::downgrade(&window));
-                    let behind = from + window.len_bytes() as u64;
-                    self.prepared = None;
                     let sent = self.send_window(&window, moved, see)?;
-                    // While the card sends: the next window.
-                    let rest = offset_bytes + len_bytes - behind;
-                    self.prepare(file, behind, rest);
+                    // While the card sends. What is wrong with it is told when it is to be sent.
+                    let (behind, rest) = (offset_bytes + sent, len_bytes - sent);
+                    if self.takes_windows(rest) {
+                        next = self.window(file, behind, rest).ok().flatten();
+                    }
                     sent
                 }
                 None => {
@@ -250,8 +255,11 @@ impl SendEnd {
     /// # Errors
     /// The pair is of no more use then.
     pub fn settle(&mut self) -> Result<(), Error> {
+        if let Some(error) = &self.broken {
+            return Err(error.clone());
+        }
         self.flush()?;
-        while self.endpoint.channel.under_way() > ROOM_RECEIVES {
+        while self.over < self.sent {
             let completion = self.endpoint.wait()?;
             self.over(completion)?;
         }
@@ -263,12 +271,8 @@ impl SendEnd {
         self.figures.refused.is_none() && len_bytes > self.provider.copied_bytes_max()
     }
 
-    fn is_prepared(&self, offset_bytes: u64) -> bool {
-        self.prepared.as_ref().is_some_and(|prepared| prepared.offset_bytes == offset_bytes)
-    }
-
-    /// The window on what comes next, or `None` where its pages cannot be registered.
-    fn next_window(
+    /// Registers the pages of what comes next; `None` where they cannot be registered.
+    fn window(
         &mut self,
         file: &File,
         from: u64,
@@ -279,28 +283,20 @@ impl SendEnd {
             return Err(FileError::Truncated);
         }
         let len_bytes = left.min(WINDOW_BYTES).min(size_bytes - from);
-        let prepared = self.prepared.take().filter(|prepared| {
-            prepared.offset_bytes == from && prepared.window.len_bytes() as u64 == len_bytes
-        });
-        let window = prepared.or_else(|| self.window(file, from, len_bytes));
-        Ok(window.map(|prepared| prepared.window))
-    }
-
-    fn window(&mut self, file: &File, offset_bytes: u64, len_bytes: u64) -> Option<Prepared> {
         let begun = Instant::now();
-        let len = usize::try_from(len_bytes).ok()?;
-        let window = Window::new(self.endpoint.channel.domain(), file, offset_bytes, len);
+        let domain = self.endpoint.channel.domain();
+        let window = Window::new(domain, file, from, usize::try_from(len_bytes).unwrap_or(0));
         self.figures.registering += begun.elapsed();
         match window {
             Ok(window) => {
                 self.figures.windows += 1;
-                Some(Prepared { window: Arc::new(window), offset_bytes })
+                Ok(Some(Arc::new(window)))
             }
             // A file that was cut short has no window at a card; the next file has.
-            Err(NoWindow::Register(_)) if !reaches(file, offset_bytes + len_bytes) => None,
+            Err(NoWindow::Register(_)) if !reaches(file, from + len_bytes) => Ok(None),
             Err(refused) => {
                 self.figures.refused = Some(why_refused(&refused));
-                None
+                Ok(None)
             }
         }
     }
@@ -347,17 +343,17 @@ impl SendEnd {
             };
             let taken = taken.map_err(FileError::Read)?;
             see(&free[..taken]);
-            Ok(taken)
+            Ok::<_, FileError>(taken)
         })?;
         self.figures.copied_bytes += taken as u64;
         if taken == 0 { Err(FileError::Truncated) } else { Ok(taken as u64) }
     }
 
     /// Fills the free part of a buffer, which goes to the wire when it is full.
-    fn fill(
+    fn fill<E: From<Error>>(
         &mut self,
-        fill: impl FnOnce(&mut [u8]) -> Result<usize, FileError>,
-    ) -> Result<usize, FileError> {
+        fill: impl FnOnce(&mut [u8]) -> Result<usize, E>,
+    ) -> Result<usize, E> {
         let (mut buffer, filled) = match self.filling.take() {
             Some(filling) => filling,
             None => (self.spare_buffer()?, 0),
@@ -432,8 +428,16 @@ impl SendEnd {
         Ok(())
     }
 
-    /// Takes back what belonged to an operation that is over.
-    fn over(&mut self, Completion { operation, outcome }: Completion) -> Result<(), Error> {
+    /// Takes back what belonged to an operation that is over; the first error stays.
+    fn over(&mut self, completion: Completion) -> Result<(), Error> {
+        let outcome = self.take_back(completion);
+        outcome.inspect_err(|error| {
+            self.broken.get_or_insert_with(|| error.clone());
+        })
+    }
+
+    fn take_back(&mut self, Completion { operation, outcome }: Completion) -> Result<(), Error> {
+        self.over += u64::from(matches!(operation, Operation::Send(_)));
         let came = outcome.map_err(|error| self.endpoint.failed(error))?;
         match operation {
             Operation::Send(Source::Buffer(buffer, range)) => {
@@ -445,26 +449,46 @@ impl SendEnd {
                 self.has_lost_a_page |= window.has_lost_a_page();
             }
             Operation::Receive(buffer) => {
-                let Room { posted, message_bytes } = Room::decode(&buffer.bytes()[..came])?;
-                if posted < self.room || posted - self.room > u64::from(u16::MAX) {
-                    return Err(Error::BadMessage("a count of buffers that cannot be"));
-                }
-                self.room = posted;
-                let peers = usize::try_from(message_bytes).unwrap_or(usize::MAX);
-                if peers < 4096 {
-                    return Err(Error::BadMessage("a length of buffers that cannot be"));
-                }
-                self.message_bytes = self.message_bytes.min(peers);
-                self.endpoint.post(Operation::Receive(buffer))?;
+                let room = Room::decode(&buffer.bytes()[..came])?;
+                self.take_room(room)?;
+                self.rooms.push(buffer);
             }
             Operation::Write(..) | Operation::Read(..) => {}
         }
+        while let Some(buffer) = self.rooms.pop() {
+            if let Some(back) = self.endpoint.post(Operation::Receive(buffer))? {
+                // The queue is full for a moment: when the next operation is over.
+                if let Operation::Receive(buffer) = back {
+                    self.rooms.push(buffer);
+                }
+                break;
+            }
+        }
         if self.has_lost_a_page {
             // It is not known which part the zeros belonged to: all of the stream comes again.
-            return Err(Error::BadMessage(
-                "nothing wrong, but a file lost pages while it was sent",
-            ));
+            return Err(Error::LostPages);
         }
+        Ok(())
+    }
+}
+
+impl SendEnd {
+    /// Takes what the peer says of its room: the length of its buffers never changes, as bytes that
+    /// wait for more may fill one already.
+    fn take_room(&mut self, Room { posted, message_bytes }: Room) -> Result<(), Error> {
+        if posted < self.room || posted - self.room > u64::from(u16::MAX) {
+            return Err(Error::BadMessage("a count of buffers that cannot be"));
+        }
+        if message_bytes < MESSAGE_BYTES_MIN
+            || self.peer_bytes.is_some_and(|was| was != message_bytes)
+        {
+            return Err(Error::BadMessage("a length of buffers that cannot be"));
+        }
+        if self.peer_bytes.replace(message_bytes).is_none() {
+            let peers = usize::try_from(message_bytes).unwrap_or(usize::MAX);
+            self.message_bytes = self.message_bytes.min(peers);
+        }
+        self.room = posted;
         Ok(())
     }
 }
@@ -476,14 +500,6 @@ impl Drop for SendEnd {
             self.endpoint.say_no_more();
             self.endpoint.await_peer_close(CLOSE_PATIENCE);
         }
-    }
-}
-
-/// The error of a fill that reads no file.
-fn wire_only(error: FileError) -> Error {
-    match error {
-        FileError::Wire(error) => error,
-        FileError::Truncated | FileError::Read(_) => Error::BadMessage("a file where none was"),
     }
 }
 
@@ -504,13 +520,5 @@ fn why_refused(refused: &NoWindow) -> String {
             "needs memory that may be locked (RLIMIT_MEMLOCK) for {WINDOW_BYTES} bytes, found \
              {error}"
         ),
-    }
-}
-
-impl Provider {
-    /// Whether nobody copies what is sent out of a window.
-    #[must_use]
-    pub fn is_copy_free(self) -> bool {
-        self.mover() == Mover::Card
     }
 }

@@ -154,11 +154,6 @@ impl SendEngine for FabricSender {
         .map_err(|error| broken("fi_send", 0, error))
     }
 
-    fn prepare(&mut self, _: &FileSpan) {
-        // A window is registered while the one before it is sent; between two spans the trailer
-        // and the digest take longer than that.
-    }
-
     fn submit(
         &mut self,
         span: &FileSpan,
@@ -228,6 +223,8 @@ struct FabricReceiver {
     ring: Option<WriteRing<Writing>>,
     /// Whether the file system refused a write past the page cache.
     is_refused: bool,
+    /// The error of the pair, found while memory was given back; the next receive tells it.
+    broken: Option<Error>,
     flights: Vec<Flight>,
     times: StageTimes,
 }
@@ -238,6 +235,7 @@ impl FabricReceiver {
             end,
             ring: WriteRing::new(HELD_MAX as u32).ok(),
             is_refused: false,
+            broken: None,
             flights: Vec::new(),
             times: StageTimes::default(),
         }
@@ -248,16 +246,17 @@ impl FabricReceiver {
         flights.find(|flight| flight.span.id == span).expect("its span is not over")
     }
 
-    /// Takes a write that is over, and gives its memory back. False if there is none.
-    fn take_finished(&mut self, block: bool) -> Result<bool, Error> {
-        let Some(ring) = &mut self.ring else { return Ok(false) };
+    /// Takes a write that is over, and gives its memory back. False if there is none. That the pair
+    /// has broken meanwhile concerns no write: what came whole goes to its file.
+    fn take_finished(&mut self, block: bool) -> bool {
+        let Some(ring) = &mut self.ring else { return false };
         let finished = timed(&mut self.times.target_ns, || ring.finished(block));
         let (writing, outcome) = match finished {
             Ok(Some(finished)) => finished,
-            Ok(None) => return Ok(false),
+            Ok(None) => return false,
             Err(error) => {
                 self.lose_ring(&error);
-                return Ok(false);
+                return false;
             }
         };
         let Writing { message, span, offset_bytes } = writing;
@@ -271,8 +270,10 @@ impl FabricReceiver {
         };
         // What was cut short, perhaps by a full disk, leaves a rest: writing it tells.
         let times = &mut self.times.target_ns;
-        let mut flights = self.flights.iter_mut();
-        let flight = flights.find(|flight| flight.span.id == span).expect("its span is not over");
+        let Some(flight) = self.flights.iter_mut().find(|flight| flight.span.id == span) else {
+            self.give_back(message);
+            return true;
+        };
         let file = flight.span.file.clone();
         let written = from.and_then(|from| {
             let rest = &message.bytes()[from..];
@@ -284,8 +285,14 @@ impl FabricReceiver {
         if let Err(error) = written {
             flight.fault.get_or_insert(("pwrite", offset_bytes, error));
         }
-        self.end.give_back(message)?;
-        Ok(true)
+        self.give_back(message);
+        true
+    }
+
+    fn give_back(&mut self, message: Message) {
+        if let Err(error) = self.end.give_back(message) {
+            self.broken.get_or_insert(error);
+        }
     }
 
     /// Gives up all writes under way, as the ring itself has failed.
@@ -305,16 +312,19 @@ impl FabricReceiver {
         tap: &mut Option<&mut dyn SpanTap>,
     ) -> Result<(), Error> {
         while progress.left_bytes() > 0 {
-            while self.take_finished(false)? {}
+            while self.take_finished(false) {}
             // Others must still come while these are written.
             while self.ring.as_ref().is_some_and(|ring| ring.in_flight() >= HELD_MAX) {
-                self.take_finished(true)?;
+                self.take_finished(true);
+            }
+            if let Some(error) = self.broken.clone() {
+                return Err(error);
             }
             let end = &mut self.end;
             let left = progress.left_bytes();
             let taken = timed(&mut self.times.receive_ns, || end.take(left))?;
             let moved = match taken {
-                Some(message) => self.write_message(progress, message, tap)?,
+                Some(message) => self.write_message(progress, message, tap),
                 None => self.write_part(progress, left, tap)?,
             };
             progress.moved_bytes += moved;
@@ -328,7 +338,7 @@ impl FabricReceiver {
         progress: &Progress<'_>,
         message: Message,
         tap: &mut Option<&mut dyn SpanTap>,
-    ) -> Result<u64, Error> {
+    ) -> u64 {
         let (span, len) = (progress.span, message.bytes().len());
         if let Some(tap) = tap {
             timed(&mut self.times.digest_ns, || tap.see(message.bytes()));
@@ -355,9 +365,9 @@ impl FabricReceiver {
             }
         } else {
             self.write_buffered(span, offset_bytes, message.bytes());
-            self.end.give_back(message)?;
+            self.give_back(message);
         }
-        Ok(len as u64)
+        len as u64
     }
 
     /// Writes the beginning of a message that goes on behind the span.
@@ -415,6 +425,9 @@ impl FabricReceiver {
 
 impl ReceiveEngine for FabricReceiver {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
+        if let Some(error) = self.broken.clone() {
+            return Err(broken("fi_recv", 0, error));
+        }
         let end = &mut self.end;
         timed(&mut self.times.receive_ns, || end.receive(buffer))
             .map_err(|(filled, error)| broken("fi_recv", filled as u64, error))
@@ -433,7 +446,7 @@ impl ReceiveEngine for FabricReceiver {
         let outcome = self.receive_span(&mut progress, &mut tap);
         let id = progress.span.id;
         if let Err(error) = outcome {
-            while self.flight(id).writes > 0 && self.take_finished(true).unwrap_or(false) {}
+            while self.flight(id).writes > 0 && self.take_finished(true) {}
             self.flights.retain(|flight| flight.span.id != id);
             return Err(progress.wire("fi_recv", error));
         }
@@ -461,9 +474,8 @@ impl ReceiveEngine for FabricReceiver {
                 return Ok(());
             }
             let block = wait != Wait::DontBlock;
-            let finished =
-                self.take_finished(block).map_err(|error| broken("fi_recv", 0, error))?;
-            if !finished && self.flights.iter().all(|flight| flight.writes > 0 || !flight.received)
+            if !self.take_finished(block)
+                && self.flights.iter().all(|flight| flight.writes > 0 || !flight.received)
             {
                 return Ok(());
             }

@@ -73,7 +73,6 @@ fn frames_and_parts_of_files_arrive_in_order_as_one_stream() {
                 let mut seen = Vec::new();
                 for (number, (from, len)) in parts.into_iter().enumerate() {
                     near.send(&bytes_of(30 + number * 50_000, number)).unwrap();
-                    near.prepare(&file, from as u64, len as u64);
                     let mut see = |bytes: &[u8]| seen.extend_from_slice(bytes);
                     near.send_file(&file, from as u64, len as u64, &mut see).unwrap();
                 }
@@ -247,12 +246,11 @@ fn a_file_that_is_cut_while_it_is_sent_ends_the_part_or_the_pair_and_never_the_p
 fn a_file_whose_pages_cannot_be_had_goes_through_a_buffer_and_says_why() {
     for way in fabric_ways() {
         let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
-        // It can be read, and not mapped.
-        let file = File::open("/proc/self/environ").unwrap();
+        // It can be read, and not mapped, and says that it is longer than it is.
+        let file = File::open("/sys/devices/system/cpu/online").unwrap();
         let mut content = vec![0; 1 << 20];
         let len = file.read_at(&mut content, 0).unwrap();
         let sender = thread::spawn(move || {
-            near.prepare(&file, 0, 1 << 20);
             let (moved, error) = near.send_file(&file, 0, 1 << 20, &mut |_| ()).unwrap_err();
             assert!(matches!(error, FileError::Truncated), "{error:?}");
             near.settle().unwrap();
@@ -295,5 +293,85 @@ fn nobody_waits_for_a_peer_longer_than_was_said() {
         let error = listening.accept(near.into(), LONG).unwrap_err();
         assert_eq!(error, Error::PeerGone, "{way:?}");
         assert!(begun.elapsed() < LONG / 4);
+    }
+}
+
+/// Case of a window that was made ready for one file and taken for another at the same place.
+#[test]
+fn what_is_sent_of_a_file_is_that_files_also_behind_one_that_was_cut_at_the_same_place() {
+    for way in fabric_ways() {
+        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let window_bytes = 4 * MIB as u64;
+        let (cut, other) = (file_of(&bytes_of(8 * MIB, 1)), file_of(&bytes_of(8 * MIB, 7)));
+        let wanted = bytes_of(8 * MIB, 7)[4 * MIB..].to_vec();
+        let sender = thread::spawn(move || {
+            let shorter = cut.try_clone().unwrap();
+            let mut seen_bytes = 0;
+            let mut see = |bytes: &[u8]| {
+                seen_bytes += bytes.len() as u64;
+                // Before the next window is made ready; it is long enough again for the one behind.
+                if seen_bytes == window_bytes {
+                    shorter.set_len(window_bytes).unwrap();
+                }
+            };
+            let (moved, error) = near.send_file(&cut, 0, 2 * window_bytes, &mut see).unwrap_err();
+            assert!(matches!(error, FileError::Truncated), "{error:?}");
+            assert_eq!(moved, window_bytes);
+            shorter.set_len(2 * window_bytes).unwrap();
+            near.send_file(&other, window_bytes, window_bytes, &mut |_| ()).unwrap();
+            near.settle().unwrap();
+        });
+        let mut came = vec![0; 4 * MIB];
+        far.receive(&mut came).unwrap();
+        assert!(came == bytes_of(4 * MIB, 1), "{way:?}");
+        far.receive(&mut came).unwrap();
+        assert!(came == wanted, "{way:?}");
+        assert_eq!(far.peek().unwrap_err(), Error::PeerGone);
+        drop(far);
+        sender.join().unwrap();
+    }
+}
+
+/// Case of a peer whose words would have had a buffer filled beyond its end.
+#[test]
+fn a_receiver_whose_buffers_become_shorter_is_refused_and_harms_nobody() {
+    use haul_fabric_sys::{Buffer, Domain, EndpointKind, Info, Listener, Operation, Patience};
+    use haul_fabric_sys::{Reach, Source};
+    for way in fabric_ways() {
+        let is_shm = way.provider == "shm";
+        let kind = if is_shm { EndpointKind::ReliableDatagrams } else { EndpointKind::Connected };
+        let node = (!is_shm).then(|| way.far.to_string());
+        let info = Info::find(way.provider, kind, node.as_deref()).unwrap();
+        let domain = Domain::open(info).unwrap();
+        let mut listener = Listener::new(&domain, [7; 16]).unwrap();
+        let address = listener.address().unwrap();
+        let contact = [&[7; 16][..], &address.format.to_le_bytes(), &address.bytes].concat();
+        let (lifeline, _other) = sockets();
+        let hostile = thread::spawn(move || {
+            let mut channel = listener.accept(Patience::new(LONG, &|| false)).unwrap();
+            for (posted, message_bytes) in [(4_u64, 1_u32 << 20), (5, 4096)] {
+                let mut words = Buffer::new(&domain, 12, Reach::Local).unwrap();
+                words.bytes_mut()[..8].copy_from_slice(&posted.to_le_bytes());
+                words.bytes_mut()[8..12].copy_from_slice(&message_bytes.to_le_bytes());
+                let empty = Buffer::new(&domain, 1 << 20, Reach::Local).unwrap();
+                channel.post(Operation::Receive(empty)).unwrap();
+                channel.post(Operation::Send(Source::Buffer(words, 0..12))).unwrap();
+            }
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_secs(1) {
+                let _ = channel.poll();
+            }
+        });
+        let contact = Contact::decode(&contact).unwrap();
+        let near = open(way, way.near).connect(&contact, lifeline.into(), LONG).unwrap();
+        let ended = near.into_sender(8 * MIB, Wait::Poll).and_then(|mut near| {
+            // A buffer is half full when the second words are taken.
+            near.send(&[1; 500_000])?;
+            thread::sleep(Duration::from_millis(200));
+            near.progress()?;
+            near.send(&[1; 10])
+        });
+        assert_eq!(ended.unwrap_err(), Error::BadMessage("a length of buffers that cannot be"));
+        hostile.join().unwrap();
     }
 }

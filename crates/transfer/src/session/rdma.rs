@@ -12,6 +12,7 @@ use crate::{
 };
 use haul_datapath::{EngineInfo, FabricEnd, Wire, engines};
 use haul_fabric::{Contact, Error, Fabric, Pair, Provider, Wait};
+use rustix::net::sockopt;
 use std::{
     io::{self, Read, Write},
     net::{IpAddr, TcpStream},
@@ -21,6 +22,8 @@ use std::{
 
 /// Time in which the peer has to answer behind the preface, and to connect.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// Time of silence after which the kernel asks whether the connection is still there.
+const KEEP_AFTER: Duration = Duration::from_secs(30);
 /// Most bytes of a contact on the wire.
 const CONTACT_BYTES_MAX: usize = 1024;
 
@@ -155,6 +158,9 @@ pub fn wire(
 }
 
 fn pair(route: &Route, socket: OwnedFd) -> io::Result<Pair> {
+    // Nothing more is said on it, and what lies between might forget it.
+    sockopt::set_socket_keepalive(&socket, true)?;
+    sockopt::set_tcp_keepidle(&socket, KEEP_AFTER)?;
     let mut socket = TcpStream::from(socket);
     match route.part {
         Part::Listens => {
