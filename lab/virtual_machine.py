@@ -57,16 +57,26 @@ def is_there(program):
     return shutil.which(program, path=PATH) is not None
 
 
+def lacks(what):
+    """Ends with what cannot be had here, and the status by which others know that."""
+    print(f"lab: {what}")
+    sys.exit(77)
+
+
 def provide(needs):
-    """Installs the packages of programs that are missing, or says what to install. `needs` names
-    the package of each program, or of each file."""
+    """Installs the packages of programs that are missing, and unpacks the kernel, or says what is
+    missing. `needs` names the package of each program, or of each file."""
     missing = sorted({package for what, package in needs.items() if not (
         pathlib.Path(what).exists() if what.startswith("/") else is_there(what))})
-    if not missing:
-        return
+    if missing:
+        install(missing)
+    kernel()
+
+
+def install(missing):
     words = ["apt-get", "install", "-q", "-y", "--no-install-recommends", *missing]
     if os.geteuid() != 0 or not is_there("apt-get"):
-        sys.exit("missing; install it: " + " ".join(words))
+        lacks("missing; install it: " + " ".join(words))
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "-q", "update"], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
@@ -93,7 +103,7 @@ def unpack():
         subprocess.run(["apt-get", "-q", "update"], check=True, stdout=subprocess.DEVNULL)
         package = kernel_package()
     if package is None:
-        sys.exit("no package of Linux 6.12 is known to apt-get: update its lists, or add Debian "
+        lacks("no package of Linux 6.12 is known to apt-get: update its lists, or add Debian "
                  "12's security updates or Debian 13")
     print(f"lab: unpacking {package} and busybox-static below {TOOLS.relative_to(ROOT)}")
     subprocess.run([*words, package, "busybox-static"], cwd=download, check=True,

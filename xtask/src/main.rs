@@ -4,6 +4,7 @@
 //! and ends with an exit status other than 0 when anything it looked at is not in order.
 
 mod bench;
+mod cards;
 mod check;
 mod child;
 mod dist;

@@ -4,6 +4,8 @@
 //! clock run afterwards, one after the other. A test that failed beside others runs once more
 //! alone: what passes then counts as passed and is named, as its first failure may be a race.
 //!
+//! Beside the first of them the trial of RDMA cards (cards.rs) runs, and counts as one test.
+//!
 //! When all passed, a sample of mutants (mutants.rs) asks whether the tests still notice them.
 //!
 //! The output of `cargo test` is passed on as it comes. After it stand the reasons of the skipped
@@ -16,6 +18,7 @@ use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
 
+use crate::cards::Trial;
 use crate::test_totals::TestTotals;
 use crate::{Outcome, child, mutants, prerequisites};
 
@@ -39,12 +42,19 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
         [] => all_tests(features),
         _ => vec![named_tests(features, arguments)],
     };
+    let mut trial = arguments.is_empty().then(|| Trial::start(root));
     for pass in &passes {
         let failed_before = totals.failures();
         let status = run_cargo_test(root, pass, &skip_log, &mut totals)?;
         if !status.success() && totals.failures() == failed_before {
             println!("test: cargo test ended with {status}");
             is_in_order = false;
+        }
+        // Those that need the host alone come behind it.
+        if let Some(trial) = trial.take() {
+            let (result, skipped) = trial.finish(root);
+            result.lines().for_each(|line| totals.read_line(line));
+            skip_log.add(&skipped.unwrap_or_default())?;
         }
     }
     if arguments.is_empty() {
@@ -170,6 +180,12 @@ impl SkipLog {
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, "").with_context(|| format!("cannot write {}", path.display()))?;
         Ok(SkipLog { path })
+    }
+
+    fn add(&self, line: &str) -> Result<()> {
+        let log = std::fs::OpenOptions::new().append(true).create(true).open(&self.path);
+        log.and_then(|mut log| log.write_all(line.as_bytes()))
+            .context("cannot write the log of the skipped tests")
     }
 
     fn read(&self) -> Result<String> {

@@ -1,0 +1,146 @@
+//! The trial `lab/rdma` as one of the tests: RDMA cards, in a virtual machine beside the others.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result};
+
+use crate::{child, prerequisites};
+
+/// The command that runs the whole of it.
+const NAME: &str = "cargo xtask lab rdma";
+/// The exit status by which the trial says that something cannot be had on this host.
+const LACKS: i32 = 77;
+/// The test's place in the queue for processors, behind the others.
+const NICENESS: &str = "5";
+
+/// The way in which the trial went.
+#[derive(Debug, PartialEq, Eq)]
+enum Ended {
+    Holds,
+    DoesNotHold,
+    /// Something is missing on this host, named.
+    Lacks(String),
+}
+
+/// A trial that runs beside the other tests.
+pub struct Trial {
+    running: JoinHandle<Result<(Ended, String)>>,
+}
+
+impl Trial {
+    /// Gets what the trial needs, waits until everything is built, and starts it.
+    pub fn start(root: &Path) -> Trial {
+        let root = root.to_owned();
+        let lacks = get_ready(&root);
+        Trial {
+            running: std::thread::spawn(move || match lacks {
+                Some(lacks) => Ok((Ended::Lacks(lacks), String::new())),
+                None => run(&root, &["--brief"]),
+            }),
+        }
+    }
+
+    /// Waits for the end of the trial; a trial that does not hold is tried once more, alone.
+    /// Returns the lines by which cargo tells the result of a test, and one for the log of skips.
+    pub fn finish(self, root: &Path) -> (&'static str, Option<String>) {
+        let ran = self.running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        let ended = match shown(ran) {
+            Ended::DoesNotHold => {
+                println!("test: {NAME} does not hold; once more, alone");
+                shown(run(root, &["--brief"]))
+            }
+            ended => ended,
+        };
+        told(ended)
+    }
+}
+
+fn told(ended: Ended) -> (&'static str, Option<String>) {
+    match ended {
+        Ended::Holds => ("running 1 test\ntest result: ok. 1 passed; 0 failed", None),
+        Ended::DoesNotHold => ("running 1 test\ntest result: FAILED. 0 passed; 1 failed", None),
+        Ended::Lacks(what) => {
+            let line = format!("skipped: needs a virtual machine, found: {what}\t{NAME}\t\n");
+            ("running 1 test\ntest result: ok. 1 passed; 0 failed", Some(line))
+        }
+    }
+}
+
+fn shown(ran: Result<(Ended, String)>) -> Ended {
+    match ran {
+        Ok((ended, output)) => {
+            print!("{output}");
+            ended
+        }
+        Err(error) => {
+            println!("test: {NAME}: {error:#}");
+            Ended::DoesNotHold
+        }
+    }
+}
+
+/// Installs and unpacks what the machine needs and builds the tests; says what is missing.
+fn get_ready(root: &Path) -> Option<String> {
+    if !child::is_installed("python3") {
+        return Some("python3".to_owned());
+    }
+    if !prerequisites::has_libfabric(root) {
+        return Some("libfabric-dev".to_owned());
+    }
+    // What does not build is said by the tests' own run.
+    let mut build = child::cargo(root, &["test", "--no-run", "--workspace"]);
+    build.args(prerequisites::features(root)).stdout(Stdio::null()).status().ok();
+    match run(root, &["--provide"]) {
+        Ok((Ended::Holds, _)) => None,
+        Ok((Ended::Lacks(what), _)) => Some(what),
+        Ok((Ended::DoesNotHold, said)) => Some(said),
+        Err(error) => Some(format!("{error:#}")),
+    }
+}
+
+fn run(root: &Path, words: &[&str]) -> Result<(Ended, String)> {
+    let script: PathBuf = root.join("lab/rdma");
+    let mut command = child::command(root, "nice", &["-n", NICENESS, "python3"]);
+    command.arg(script).args(words).stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("cannot start {NAME}"))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let ended = match output.status.code() {
+        Some(0) => Ended::Holds,
+        Some(LACKS) => Ended::Lacks(last_line(&said)),
+        _ => Ended::DoesNotHold,
+    };
+    Ok((ended, said))
+}
+
+fn last_line(said: &str) -> String {
+    said.lines().last().unwrap_or_default().trim_start_matches("lab: ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_totals::{Counts, TestTotals};
+
+    #[test]
+    fn a_trial_counts_as_one_test_and_without_its_machine_as_skipped() {
+        let counts = |ended| {
+            let (result, skipped) = told(ended);
+            let mut totals = TestTotals::default();
+            // A program of tests that died before it.
+            totals.read_line("running 2 tests");
+            result.lines().for_each(|line| totals.read_line(line));
+            totals.finish(&skipped.unwrap_or_default())
+        };
+        assert_eq!(counts(Ended::Holds), Counts { passed: 1, failed: 2, skipped: 0 });
+        assert_eq!(counts(Ended::DoesNotHold), Counts { passed: 0, failed: 3, skipped: 0 });
+        let lacks = Ended::Lacks("python3".to_owned());
+        assert_eq!(counts(lacks), Counts { passed: 0, failed: 2, skipped: 1 });
+    }
+
+    #[test]
+    fn what_is_missing_is_what_the_trial_said_last() {
+        assert_eq!(last_line("x\nlab: missing; install it: a b\n"), "missing; install it: a b");
+    }
+}
