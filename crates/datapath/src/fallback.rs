@@ -10,8 +10,9 @@
 use std::{collections::VecDeque, io};
 
 use crate::{
-    Boundary, Buffers, EngineError, EngineInfo, FileSpan, Host, OpenError, ReceiveEngine, Remedy,
-    SendEngine, Setup, SpanDone, SpanId, SpanTap, StageTimes, Verdict, Wait, Wire,
+    Boundary, Buffers, EngineError, EngineInfo, FabricFigures, FileSpan, Host, OpenError,
+    ReceiveEngine, Remedy, SendEngine, Setup, SpanDone, SpanId, SpanTap, StageTimes, Verdict, Wait,
+    Wire,
 };
 
 /// A change in which one engine took over from another.
@@ -65,6 +66,8 @@ pub trait Direction {
 
     fn stage_times(&self) -> StageTimes;
 
+    fn fabric_figures(&self) -> Option<FabricFigures>;
+
     fn into_wire(self: Box<Self>) -> Wire;
 }
 
@@ -102,6 +105,10 @@ impl Direction for dyn SendEngine {
 
     fn stage_times(&self) -> StageTimes {
         SendEngine::stage_times(self)
+    }
+
+    fn fabric_figures(&self) -> Option<FabricFigures> {
+        SendEngine::fabric_figures(self)
     }
 
     fn into_wire(self: Box<Self>) -> Wire {
@@ -147,6 +154,10 @@ impl Direction for dyn ReceiveEngine {
 
     fn stage_times(&self) -> StageTimes {
         ReceiveEngine::stage_times(self)
+    }
+
+    fn fabric_figures(&self) -> Option<FabricFigures> {
+        ReceiveEngine::fabric_figures(self)
     }
 
     fn into_wire(self: Box<Self>) -> Wire {
@@ -318,6 +329,15 @@ impl<E: Direction + ?Sized> Succession<E> {
             times.add(&engine.stage_times());
         }
         times
+    }
+
+    /// Figures of RDMA endpoints, where the engine at work has them.
+    #[must_use]
+    pub fn fabric_figures(&self) -> Option<FabricFigures> {
+        match &self.holder {
+            Holder::Engine(engine) => engine.fabric_figures(),
+            Holder::Nobody(_) | Holder::Changing => None,
+        }
     }
 
     /// Gives the wire back. Spans in flight have been reaped before.

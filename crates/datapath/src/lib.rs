@@ -129,6 +129,16 @@ impl StageTimes {
     }
 }
 
+/// Figures of a stream over RDMA endpoints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FabricFigures {
+    pub end: haul_fabric::Figures,
+    /// Bytes that a receiver wrote past the page cache, out of the memory that they came into.
+    pub direct_bytes: u64,
+    /// Bytes that a receiver wrote by way of the page cache.
+    pub cached_bytes: u64,
+}
+
 pub trait SendEngine: Send {
     /// Sends all of `bytes` in order with the spans: frame headers and trailers.
     ///
@@ -156,6 +166,11 @@ pub trait SendEngine: Send {
     }
 
     fn stage_times(&self) -> StageTimes;
+
+    /// Figures of RDMA endpoints; `None` for an engine of another wire.
+    fn fabric_figures(&self) -> Option<FabricFigures> {
+        None
+    }
 
     /// Gives the wire back, so that another engine can go on from the error's offset.
     fn into_wire(self: Box<Self>) -> Wire;
@@ -204,6 +219,11 @@ pub trait ReceiveEngine: Send {
     }
 
     fn stage_times(&self) -> StageTimes;
+
+    /// Figures of RDMA endpoints; `None` for an engine of another wire.
+    fn fabric_figures(&self) -> Option<FabricFigures> {
+        None
+    }
 
     /// Gives the wire back. Spans in flight have been reaped before.
     fn into_wire(self: Box<Self>) -> Wire;

@@ -1,6 +1,6 @@
 //! Figures of an end, and how it waits.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The way in which an end waits for completions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,9 +26,27 @@ pub struct Figures {
     pub window_bytes: u64,
     /// Windows that were registered.
     pub windows: u64,
+    /// Regions of memory that were registered: windows, and the buffers of the pair.
+    pub registrations: u64,
+    /// Time of registering them, and of trying to.
     pub registering: Duration,
     /// Times that the sender waited for the receiver's buffers.
     pub waits_for_room: u64,
     /// The reason why a file's pages could not be registered, of the first that could not.
     pub refused: Option<String>,
+}
+
+impl Figures {
+    /// Registers memory, and counts that.
+    #[cfg_attr(not(feature = "libfabric"), expect(dead_code, reason = "nothing is registered"))]
+    pub(crate) fn register<T, E>(
+        &mut self,
+        register: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        let begun = Instant::now();
+        let outcome = register();
+        self.registering += begun.elapsed();
+        self.registrations += u64::from(outcome.is_ok());
+        outcome
+    }
 }

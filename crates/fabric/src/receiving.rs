@@ -93,10 +93,13 @@ impl ReceiveEnd {
         let message_bytes =
             (buffer_bytes_max / BUFFERS / 4096 * 4096).clamp(4096, MESSAGE_BYTES_MAX);
         let domain = endpoint.channel.domain().clone();
-        let buffer = |len_bytes| {
-            Buffer::new(&domain, len_bytes, Reach::Local)
+        let mut figures = Figures::default();
+        let mut buffer = |len_bytes| {
+            figures
+                .register(|| Buffer::new(&domain, len_bytes, Reach::Local))
                 .map_err(|error| Error::NoMemory { len_bytes, words: error.words() })
         };
+        let empty = (0..BUFFERS).map(|_| buffer(message_bytes)).collect::<Result<Vec<_>, _>>()?;
         let words = (0..2).map(|_| buffer(ROOM_BYTES)).collect::<Result<_, _>>()?;
         let mut end = Self {
             provider,
@@ -106,11 +109,11 @@ impl ReceiveEnd {
             told: 0,
             words,
             message_bytes,
-            figures: Figures::default(),
+            figures,
             moved_bytes: Arc::default(),
         };
-        for _ in 0..BUFFERS {
-            end.post(buffer(message_bytes)?)?;
+        for buffer in empty {
+            end.post(buffer)?;
         }
         end.tell_room()?;
         Ok(end)

@@ -102,11 +102,15 @@ impl SendEnd {
             .clamp(4096, MESSAGE_BYTES_MAX)
             .min(endpoint.channel.domain().info().message_bytes_max());
         let domain = endpoint.channel.domain().clone();
-        let buffer = |len_bytes| {
-            Buffer::new(&domain, len_bytes, Reach::Local)
+        let mut figures = Figures::default();
+        let mut buffer = |len_bytes| {
+            figures
+                .register(|| Buffer::new(&domain, len_bytes, Reach::Local))
                 .map_err(|error| Error::NoMemory { len_bytes, words: error.words() })
         };
         let spare = (0..BUFFERS).map(|_| buffer(message_bytes)).collect::<Result<_, _>>()?;
+        let empty =
+            (0..ROOM_RECEIVES).map(|_| buffer(ROOM_BYTES)).collect::<Result<Vec<_>, _>>()?;
         let mut end = Self {
             provider,
             endpoint,
@@ -121,11 +125,11 @@ impl SendEnd {
             rooms: Vec::new(),
             has_lost_a_page: false,
             rate: None,
-            figures: Figures::default(),
+            figures,
             moved_bytes: Arc::default(),
         };
-        for _ in 0..ROOM_RECEIVES {
-            end.post(Operation::Receive(buffer(ROOM_BYTES)?))?;
+        for buffer in empty {
+            end.post(Operation::Receive(buffer))?;
         }
         // Only now is it known how long a message may be.
         end.await_room()?;
@@ -207,6 +211,10 @@ impl SendEnd {
         len_bytes: u64,
         see: &mut dyn FnMut(&[u8]),
     ) -> Result<InFlight, (u64, FileError)> {
+        if len_bytes > self.provider.copied_bytes_max() {
+            // A payload begins a message, so that it comes to lie at a page.
+            self.flush().map_err(|error| (0, error.into()))?;
+        }
         let mut moved = 0;
         let mut in_flight = InFlight::default();
         // The window on what comes next. It is of this very file, and so lives no longer than this.
@@ -283,11 +291,9 @@ impl SendEnd {
             return Err(FileError::Truncated);
         }
         let len_bytes = left.min(WINDOW_BYTES).min(size_bytes - from);
-        let begun = Instant::now();
         let domain = self.endpoint.channel.domain();
-        let window = Window::new(domain, file, from, usize::try_from(len_bytes).unwrap_or(0));
-        self.figures.registering += begun.elapsed();
-        match window {
+        let len = usize::try_from(len_bytes).unwrap_or(0);
+        match self.figures.register(|| Window::new(domain, file, from, len)) {
             Ok(window) => {
                 self.figures.windows += 1;
                 Ok(Some(Arc::new(window)))
@@ -308,7 +314,6 @@ impl SendEnd {
         moved: u64,
         see: &mut dyn FnMut(&[u8]),
     ) -> Result<u64, (u64, FileError)> {
-        self.flush().map_err(|error| (moved, error.into()))?;
         let mut sent = 0;
         while sent < window.len_bytes() {
             let at = moved + sent as u64;

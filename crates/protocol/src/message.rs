@@ -29,8 +29,8 @@ pub use probes::{
     ProbeStep, ProbeStream,
 };
 pub use reports::{
-    Candidate, Explained, Figures, Finish, HostFacts, Notice, Ping, Progress, SideReport, Stage,
-    StageTime, StreamProgress, TargetFacts,
+    Candidate, Explained, Figures, Finish, HostFacts, Notice, Ping, Progress, RdmaFigures,
+    SideReport, Stage, StageTime, StreamProgress, TargetFacts,
 };
 
 use crate::{ProtocolError, limits, name, wire};
@@ -210,6 +210,8 @@ fn cut_texts(message: &mut Message) {
                 cut(&mut report.engine);
                 cut(&mut report.because);
                 cut(&mut report.read_back);
+                let rdma = report.rdma.iter_mut();
+                rdma.flat_map(rdma_texts).for_each(cut);
             }
         }
         Message::Notice(notice) => {
@@ -482,7 +484,13 @@ fn check_report(finish: &Finish) -> Result<(), ProtocolError> {
     ensure(report.stages.len() <= limits::STAGES_MAX, "too many stages in a report")?;
     check_text(&report.engine)?;
     check_text(&report.because)?;
-    check_text(&report.read_back)
+    check_text(&report.read_back)?;
+    let Some(rdma) = &report.rdma else { return Ok(()) };
+    [&rdma.provider, &rdma.port, &rdma.refused].into_iter().try_for_each(|text| check_text(text))
+}
+
+fn rdma_texts(rdma: &mut RdmaFigures) -> [&mut String; 3] {
+    [&mut rdma.provider, &mut rdma.port, &mut rdma.refused]
 }
 
 fn texts_of(finding: &mut AuditFinding) -> [&mut String; 10] {

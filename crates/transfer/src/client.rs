@@ -3,6 +3,7 @@
 pub(crate) mod account;
 mod coming_back;
 pub(crate) mod connect_failure;
+mod explaining;
 mod final_report;
 pub mod globs;
 mod granted;
@@ -10,6 +11,7 @@ pub mod listing;
 mod moved;
 pub(crate) mod outage;
 mod rdma;
+mod rdma_report;
 pub mod reporting;
 mod settled;
 mod whereabouts;
@@ -21,7 +23,7 @@ use crate::{
     constants::{BUFFER_BYTES_MAX, SOFTWARE},
     engine::Engine,
     error::{TransferError, problem},
-    events::{Check, ConnectionState, Event, Explained, Lag, Report, SessionOpened, TargetRoom},
+    events::{Check, ConnectionState, Event, Lag, Report, SessionOpened, TargetRoom},
     file_options::{FileOptions, Removal},
     manifest::{Lines, Manifest, rename_of},
     name::printable,
@@ -34,7 +36,7 @@ use crate::{
         disclosure::Telling,
         headway::{Carried, Cut, Headway},
         moved_earlier::MovedEarlier,
-        numa, rdma as endpoints,
+        rdma as endpoints,
         receiving::{Receiving, ReceivingOptions},
         reported::Reported,
         role::{SessionEnd, drive},
@@ -325,6 +327,8 @@ struct Run {
     rtt_us: u64,
     path: verdict::Path,
     streams: u32,
+    /// Reason why data went by TCP though RDMA was asked for.
+    tcp_because: String,
     /// Facts about the server's host with `--preflight`, and the time when they were heard.
     facts: Option<(message::HostFacts, u64)>,
     port: Option<io::Result<Duration>>,
@@ -680,29 +684,6 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn explain_path(&self, opened: &Opened, setup: &StreamSetup, run: &Run) -> Explained {
-        let granted = &opened.granted.opened;
-        let rtt = Duration::from_micros(run.rtt_us);
-        let facts = choose::StreamFacts {
-            host: &self.host,
-            rtt,
-            size_bytes: u64::MAX,
-            span_bytes: choose::span_bytes(0, self.span_bytes()),
-            sees_copy: setup.sees_bytes(),
-            forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
-        };
-        let (count, because) = choose::streams(&facts);
-        // The server has chosen, and may have other facts.
-        let because = if count == granted.streams { because } else { "by the server".into() };
-        let noun = if granted.streams == 1 { "stream" } else { "streams" };
-        let streams = format!("{} {noun}: {because}", granted.streams);
-        let same_host = tcp::ends_on_this_host(opened.control.socket());
-        let placed = numa::near_interface(Path::new("/"), opened.control.socket(), &self.host);
-        let placed = placed.map(|placement| placement.because);
-        let wire = self.wire_in_words(&opened.offers, &opened.granted, opened.rdma.as_ref());
-        Explained::path(rtt, same_host, setup, streams, wire.into_iter().chain(placed))
-    }
-
     fn say_selection(&self, control: &mut Control) {
         if self
             .open
@@ -784,6 +765,7 @@ impl<'a> Client<'a> {
         let rtt = opened.rtt.max(Duration::from_micros(granted.rtt_us));
         run.rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
         run.streams = granted.streams;
+        run.tcp_because = self.tcp_because(opened).unwrap_or_default();
         run.path = verdict::Path::of(opened.control.socket());
         let streams = u64::from(granted.streams.max(1));
         Ok(StreamSetup {

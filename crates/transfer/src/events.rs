@@ -380,6 +380,62 @@ pub struct ManifestReport {
     pub left_out: u64,
 }
 
+/// RDMA endpoints that data went by: what both sides' did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RdmaReport {
+    /// Provider of libfabric, such as `verbs`.
+    pub provider: String,
+    /// Endpoints of the sending side.
+    pub source: RdmaSource,
+    /// Endpoints of the receiving side.
+    pub target: RdmaTarget,
+}
+
+/// RDMA endpoints of a sending side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RdmaSource {
+    /// Port of the card, as libfabric names it.
+    pub port: String,
+    /// Number of streams that had endpoints.
+    pub streams: u32,
+    /// Bytes that were sent out of the page cache, by windows on the files.
+    pub window_bytes: u64,
+    /// Bytes that were copied into a buffer to be sent: small files, pages that could not be
+    /// registered, headers and trailers.
+    pub buffered_bytes: u64,
+    /// Number of windows that were registered.
+    pub windows: u64,
+    /// Number of regions of memory that were registered: windows and buffers.
+    pub registrations: u64,
+    /// Seconds that registering took, failed attempts included.
+    pub registering_seconds: f64,
+    /// Times that a stream waited for the receiver's buffers.
+    pub waits_for_room: u64,
+    /// Reason why pages of files could not be registered; empty where all could.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub refused: String,
+}
+
+/// RDMA endpoints of a receiving side.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RdmaTarget {
+    /// Port of the card, as libfabric names it.
+    pub port: String,
+    /// Number of streams that had endpoints.
+    pub streams: u32,
+    /// Bytes that were written past the page cache, out of the memory that they came into.
+    pub direct_bytes: u64,
+    /// Bytes that were written by way of the page cache; small files in packs are not counted.
+    pub cached_bytes: u64,
+    /// Number of regions of memory that were registered: buffers.
+    pub registrations: u64,
+    /// Seconds that registering took.
+    pub registering_seconds: f64,
+}
+
 /// Report of a transfer, its last line: what was moved, how, and what limited it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -460,6 +516,12 @@ pub struct Report {
     pub source: SideCosts,
     /// Costs of the receiving side.
     pub target: SideCosts,
+    /// RDMA endpoints that data went by (`--fabric`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rdma: Option<RdmaReport>,
+    /// Reason why data went by TCP, all or in part, though RDMA was asked for.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub tcp_because: String,
     /// The stage that limited the transfer.
     pub bottleneck: Bottleneck,
     /// Share of the streams' time by stage, largest first.

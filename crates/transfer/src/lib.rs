@@ -135,8 +135,8 @@ pub use selection::{Effect, Rule, Selection};
 // Events and the report.
 pub use events::{
     Bottleneck, Candidate, Check, CheckVerdict, Connection, ConnectionState, Event, Explained,
-    FileCounts, FileEnded, Lag, Limiting, ManifestReport, Progress, RecheckReport, Report,
-    SessionOpened, SideCosts, TargetRoom,
+    FileCounts, FileEnded, Lag, Limiting, ManifestReport, Progress, RdmaReport, RdmaSource,
+    RdmaTarget, RecheckReport, Report, SessionOpened, SideCosts, TargetRoom,
 };
 pub use file_status::FileStatus;
 pub use name::Name;

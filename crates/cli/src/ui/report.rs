@@ -5,7 +5,9 @@ use super::{
     line::{Tone, columns_of, escaped, paint},
     units,
 };
-use haul_transfer::{Bottleneck, Check, CheckVerdict, Report, internals::files_and_directories};
+use haul_transfer::{
+    Bottleneck, Check, CheckVerdict, RdmaReport, Report, internals::files_and_directories,
+};
 
 /// Most stages that are named; the rest is small.
 const STAGES_SHOWN: usize = 5;
@@ -357,6 +359,54 @@ impl Sheet<'_> {
         }
         wire.push(units::count(report.retransmits, "retransmit"));
         lines.push(self.line("wire", &wire.join(", ")));
+        lines.extend(self.rdma());
+        lines
+    }
+
+    /// Lines of what RDMA endpoints did, and of why data went by TCP instead.
+    fn rdma(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(RdmaReport { provider, source, target, .. }) = &self.report.rdma {
+            let took = |seconds: f64| format!("{:.2} ms", seconds * 1e3);
+            lines.push(self.line(
+                "RDMA",
+                &format!(
+                    "{provider}, {} to {}; sent {} out of {}, {} out of buffers",
+                    source.port,
+                    target.port,
+                    units::bytes(source.window_bytes),
+                    units::count(source.windows, "window"),
+                    units::bytes(source.buffered_bytes),
+                ),
+            ));
+            lines.push(self.line(
+                "",
+                &format!(
+                    "{} in {}, {} for the receiver's buffers",
+                    units::count(source.registrations, "registration"),
+                    took(source.registering_seconds),
+                    units::count(source.waits_for_room, "wait"),
+                ),
+            ));
+            if !source.refused.is_empty() {
+                let why = format!("pages were not registered but copied: {}", source.refused);
+                lines.push(self.line("", &why));
+            }
+            lines.push(self.line(
+                "",
+                &format!(
+                    "received: {} past the page cache, {} by way of it; {} in {}",
+                    units::bytes(target.direct_bytes),
+                    units::bytes(target.cached_bytes),
+                    units::count(target.registrations, "registration"),
+                    took(target.registering_seconds),
+                ),
+            ));
+        }
+        if !self.report.tcp_because.is_empty() {
+            let why = format!("by TCP, not RDMA: {}", self.report.tcp_because);
+            lines.push(self.line("", &why));
+        }
         lines
     }
 

@@ -755,6 +755,14 @@ fn a_server_that_reports_the_largest_numbers_and_escapes_does_no_harm() {
             stages: stages.into_iter().cycle().take(64).map(stage).collect(),
             threads: u32::MAX,
             bad_spans: u64::MAX,
+            rdma: Some(message::RdmaFigures {
+                provider: "\x1b[31mverbs".into(),
+                port: "\x07".into(),
+                registering_ns: u64::MAX,
+                direct_bytes: u64::MAX,
+                cached_bytes: u64::MAX,
+                ..message::RdmaFigures::default()
+            }),
             ..message::SideReport::default()
         };
         peer.say(Message::Finish(message::Finish { report: Some(report) }));

@@ -2,8 +2,11 @@
 
 use crate::harness::{
     Place, assert_no_temporaries, assert_same_files, assert_same_trees,
+    process::{Haul, behind},
     server::{Server, ServerSetup},
 };
+use haul_testkit::{skip, strace::Strace};
+use serde_json::Value;
 use std::fs::File;
 
 const MIB: u64 = 1 << 20;
@@ -48,6 +51,100 @@ fn trees_and_large_files_arrive_pushed_and_pulled_by_either_provider() {
         assert_eq!(ran.ok()["receive_engine"], "fabric");
         assert_same_trees(&place.root("tree"), &place.target("tree"));
         assert_no_temporaries(&place.path(""));
+    }
+}
+
+#[test]
+fn the_report_says_what_the_endpoints_did_on_both_sides() {
+    if !has_fabric() {
+        return;
+    }
+    for (provider, port) in [("shm", "shm"), ("tcp", "lo")] {
+        let place = Place::new();
+        let server = server(&place);
+        place.file(&place.source("data"), 20 * MIB);
+        let fabric = format!("--fabric={provider}");
+        let words = words![place.source("data"), server.url(""), fabric, "--explain"];
+        let ran = place.push(&words);
+        let rdma = &ran.ok()["rdma"];
+        println!("{rdma}");
+        let [source, target] = ["source", "target"].map(|side| &rdma[side]);
+        let count = |of: &Value, key: &str| of[key].as_u64().unwrap_or_else(|| panic!("{key}"));
+        assert_eq!(rdma["provider"], provider);
+        for side in [source, target] {
+            assert_eq!(side["port"], port);
+            assert!(
+                count(side, "streams") >= 1 && side["registering_seconds"].as_f64() > Some(0.0)
+            );
+        }
+        assert_eq!(count(source, "window_bytes"), 20 * MIB);
+        assert!((1..MIB).contains(&count(source, "buffered_bytes")), "headers and trailers");
+        // A span of 8 MiB has two windows, the last one of 4 MiB has one.
+        assert_eq!((count(source, "windows"), &source["refused"]), (5, &Value::Null));
+        assert!(count(source, "registrations") > 5 && source["waits_for_room"].is_u64());
+        let written = count(target, "direct_bytes") + count(target, "cached_bytes");
+        assert_eq!(written, 20 * MIB);
+        assert_eq!(ran.ok()["tcp_because"], Value::Null);
+        let said = format!("data goes by RDMA endpoints, {provider} at {port}");
+        assert!(ran.named("explained").iter().any(|event| event.to_string().contains(&said)));
+    }
+}
+
+#[test]
+fn pages_that_cannot_be_registered_are_copied_and_the_report_says_why() {
+    if !has_fabric() {
+        return;
+    }
+    for provider in ["--fabric=shm", "--fabric=tcp"] {
+        let place = Place::new();
+        let server = server(&place);
+        let source = place.source("data");
+        place.file(&source, LEN);
+        let words = words!["push", source, server.url(""), provider, "--bwlimit", "6M"];
+        let client = place.start(&words);
+        client.wait_for_bytes("bytes_received", 2 * MIB);
+        let (fault, log) = ("mmap:error=EACCES", place.path("strace"));
+        let _refusing = match Strace::attach(client.id(), fault, Some(&source), &log) {
+            Ok(strace) => strace,
+            Err(why) => return skip::skip("strace(1) that may trace", why.to_string()),
+        };
+        let ran = client.finish();
+        let report = ran.ok();
+        assert_same_files(&source, &place.root("data"));
+        let of = &report["rdma"]["source"];
+        let [windows, buffers] = ["window_bytes", "buffered_bytes"].map(|key| of[key].as_u64());
+        assert!(windows > Some(0) && buffers > Some(MIB), "{provider}: {of}");
+        assert!(windows.zip(buffers).is_some_and(|(one, other)| one + other >= LEN), "{of}");
+        let why = of["refused"].as_str().unwrap();
+        assert!(why.starts_with("needs a file that can be mapped, found Permission"), "{why}");
+        let told = ran.named("fallback");
+        let [told] = &told[..] else { panic!("told once: {told:?}") };
+        assert_eq!(
+            (&told["from_to"], &told["why"]),
+            (&"registered pages -> registered buffers".into(), &Value::from(why))
+        );
+        // A payload that is copied begins a message, too: it lies at a page for the disk.
+        let direct_bytes = report["rdma"]["target"]["direct_bytes"].as_u64();
+        assert!(direct_bytes > Some(LEN - 2 * MIB), "{report}");
+        assert!(report["copied_bytes"].as_u64() >= buffers, "{report}");
+    }
+}
+
+/// The providers tcp and shm pin nothing, so that all is as without the limit.
+#[test]
+fn what_moves_no_bytes_by_a_card_needs_no_locked_memory() {
+    if !has_fabric() {
+        return;
+    }
+    for provider in ["--fabric=shm", "--fabric=tcp"] {
+        let place = Place::new();
+        let server = server(&place);
+        place.file(&place.source("data"), 9 * MIB);
+        let words = words!["push", place.source("data"), server.url(""), provider, "--json"];
+        let prefix = words!["prlimit", "--memlock=4096:4096"];
+        let ran = Haul::start(behind(&prefix, place.command(&words))).finish();
+        assert_eq!(ran.ok()["rdma"]["source"]["refused"], Value::Null, "{provider}");
+        assert_same_files(&place.source("data"), &place.root("data"));
     }
 }
 

@@ -18,8 +18,8 @@ use haul_media::tls;
 use haul_testkit::filled;
 use haul_transfer::{
     Bottleneck, Connection, ConnectionState, Event, FileCounts, FileEnded, FileStatus, Hosts, Lag,
-    Limiting, ManifestReport, Name, Problem, Progress, Report, ServeRoot, SessionOpened, Side,
-    SideCosts,
+    Limiting, ManifestReport, Name, Problem, Progress, RdmaReport, RdmaSource, RdmaTarget, Report,
+    ServeRoot, SessionOpened, Side, SideCosts,
 };
 use proptest::prelude::*;
 use std::{
@@ -118,6 +118,41 @@ fn full_report() -> Report {
         manifest: None,
         recheck: None,
         ..Report::default()
+    })
+}
+
+/// The report of a run whose streams went over RDMA endpoints, and by TCP in the end.
+fn rdma_report() -> Report {
+    filled!(Report {
+        send_engine: "fabric".into(),
+        receive_engine: "fabric".into(),
+        rdma: Some(filled!(RdmaReport {
+            provider: "verbs".into(),
+            source: filled!(RdmaSource {
+                port: "mlx5_0".into(),
+                streams: 4,
+                window_bytes: 9 << 30,
+                buffered_bytes: 1 << 30,
+                windows: 2304,
+                registrations: 2348,
+                registering_seconds: 0.123_456,
+                waits_for_room: 17,
+                refused: "needs a file that can be mapped, found Permission denied".into(),
+                ..RdmaSource::default()
+            }),
+            target: filled!(RdmaTarget {
+                port: "rxe0".into(),
+                streams: 4,
+                direct_bytes: 10 << 30,
+                cached_bytes: 4096,
+                registrations: 40,
+                registering_seconds: 0.000_8,
+                ..RdmaTarget::default()
+            }),
+            ..RdmaReport::default()
+        })),
+        tcp_because: "the peer has left".into(),
+        ..full_report()
     })
 }
 
@@ -252,6 +287,7 @@ fn what_haul_media_says_when_it_listens() {
 #[test]
 fn the_report_of_a_transfer() {
     assert_screen("report.txt", &report::text(&full_report(), &[], LOG));
+    assert_screen("report-rdma.txt", &report::text(&rdma_report(), &[], LOG));
 }
 
 #[test]

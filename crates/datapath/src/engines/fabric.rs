@@ -12,8 +12,9 @@ use haul_fabric::{Error, FileError, HELD_MAX, InFlight, Message, Mover, ReceiveE
 use haul_sys::WriteRing;
 
 use crate::{
-    Boundary, EngineError, EngineInfo, FabricEnd, FileSpan, OpenError, ReceiveEngine, Remedy,
-    SendEngine, Setup, SpanDone, SpanId, SpanTap, StageTimes, Verdict, Wait, Wire, WireKind,
+    Boundary, EngineError, EngineInfo, FabricEnd, FabricFigures, FileSpan, OpenError,
+    ReceiveEngine, Remedy, SendEngine, Setup, SpanDone, SpanId, SpanTap, StageTimes, Verdict, Wait,
+    Wire, WireKind,
     block_queue::ALIGN_BYTES,
     progress::{Progress, is_unsupported_error},
     stopwatch::timed,
@@ -190,6 +191,10 @@ impl SendEngine for FabricSender {
         self.times
     }
 
+    fn fabric_figures(&self) -> Option<FabricFigures> {
+        Some(FabricFigures { end: self.end.figures().clone(), ..FabricFigures::default() })
+    }
+
     fn into_wire(self: Box<Self>) -> Wire {
         Wire::Fabric(Box::new(FabricEnd::Sends(self.end)))
     }
@@ -226,6 +231,9 @@ struct FabricReceiver {
     /// The error of the pair, found while memory was given back; the next receive tells it.
     broken: Option<Error>,
     flights: Vec<Flight>,
+    /// Bytes written past the page cache, and by way of it.
+    direct_bytes: u64,
+    cached_bytes: u64,
     times: StageTimes,
 }
 
@@ -237,6 +245,8 @@ impl FabricReceiver {
             is_refused: false,
             broken: None,
             flights: Vec::new(),
+            direct_bytes: 0,
+            cached_bytes: 0,
             times: StageTimes::default(),
         }
     }
@@ -261,7 +271,10 @@ impl FabricReceiver {
         };
         let Writing { message, span, offset_bytes } = writing;
         let from = match outcome {
-            Ok(written) => Ok(written),
+            Ok(written) => {
+                self.direct_bytes += written as u64;
+                Ok(written)
+            }
             Err(error) if is_unsupported_error(&error) => {
                 self.is_refused = true;
                 Ok(0)
@@ -278,6 +291,7 @@ impl FabricReceiver {
         let written = from.and_then(|from| {
             let rest = &message.bytes()[from..];
             flight.copied_bytes += rest.len() as u64;
+            self.cached_bytes += rest.len() as u64;
             let at = offset_bytes + from as u64;
             timed(times, || std::os::unix::fs::FileExt::write_all_at(file.file(), rest, at))
         });
@@ -395,6 +409,7 @@ impl FabricReceiver {
             return;
         }
         flight.copied_bytes += bytes.len() as u64;
+        self.cached_bytes += bytes.len() as u64;
         let file = span.file.file();
         let written = timed(&mut self.times.target_ns, || {
             std::os::unix::fs::FileExt::write_all_at(file, bytes, offset_bytes)
@@ -488,6 +503,11 @@ impl ReceiveEngine for FabricReceiver {
 
     fn stage_times(&self) -> StageTimes {
         self.times
+    }
+
+    fn fabric_figures(&self) -> Option<FabricFigures> {
+        let (direct_bytes, cached_bytes) = (self.direct_bytes, self.cached_bytes);
+        Some(FabricFigures { end: self.end.figures().clone(), direct_bytes, cached_bytes })
     }
 
     fn into_wire(self: Box<Self>) -> Wire {

@@ -574,6 +574,47 @@ pub struct SideReport {
     /// files and directories there already that got the source's mode, owner, time or xattrs
     #[prost(uint64, tag = "30")]
     pub updated_attributes: u64,
+    /// of the streams that went over RDMA endpoints
+    #[prost(message, optional, tag = "31")]
+    pub rdma: ::core::option::Option<RdmaFigures>,
+}
+/// What one side's streams over RDMA endpoints did.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct RdmaFigures {
+    /// of libfabric
+    #[prost(string, tag = "1")]
+    pub provider: ::prost::alloc::string::String,
+    /// of this side's card, as libfabric names it
+    #[prost(string, tag = "2")]
+    pub port: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "3")]
+    pub streams: u32,
+    /// of memory: windows on files, and buffers
+    #[prost(uint64, tag = "4")]
+    pub registrations: u64,
+    #[prost(uint64, tag = "5")]
+    pub registering_ns: u64,
+    /// on files, of a sender
+    #[prost(uint64, tag = "6")]
+    pub windows: u64,
+    /// that a sender sent out of them
+    #[prost(uint64, tag = "7")]
+    pub window_bytes: u64,
+    /// that a sender sent out of buffers, or that came into a receiver's
+    #[prost(uint64, tag = "8")]
+    pub buffered_bytes: u64,
+    /// of a sender, for the receiver's buffers
+    #[prost(uint64, tag = "9")]
+    pub waits_for_room: u64,
+    /// why pages of files could not be registered
+    #[prost(string, tag = "10")]
+    pub refused: ::prost::alloc::string::String,
+    /// that a receiver wrote past the page cache
+    #[prost(uint64, tag = "11")]
+    pub direct_bytes: u64,
+    /// that a receiver wrote by way of the page cache
+    #[prost(uint64, tag = "12")]
+    pub cached_bytes: u64,
 }
 /// Client to server, in a session of direction PROBE: the next measurement.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -61,6 +61,36 @@ message! {
         pub throttled_ns: u64,
         /// Files and directories there already that got the source's mode, owner, time or xattrs.
         pub updated_attributes: u64,
+        /// Figures of the streams that went over RDMA endpoints.
+        pub rdma: Option<RdmaFigures>,
+    }
+}
+
+message! {
+    /// Figures of one side's streams over RDMA endpoints.
+    pub struct RdmaFigures {
+        /// Provider of libfabric.
+        pub provider: String,
+        /// Port of this side's card, as libfabric names it.
+        pub port: String,
+        pub streams: u32,
+        /// Regions of memory that were registered: windows on files, and buffers.
+        pub registrations: u64,
+        pub registering_ns: u64,
+        /// Windows on files, of a sender.
+        pub windows: u64,
+        /// Bytes that a sender sent out of windows.
+        pub window_bytes: u64,
+        /// Bytes that a sender sent out of buffers, or that came into a receiver's.
+        pub buffered_bytes: u64,
+        /// Times that a sender waited for the receiver's buffers.
+        pub waits_for_room: u64,
+        /// Reason why pages of files could not be registered.
+        pub refused: String,
+        /// Bytes that a receiver wrote past the page cache.
+        pub direct_bytes: u64,
+        /// Bytes that a receiver wrote by way of the page cache.
+        pub cached_bytes: u64,
     }
 }
 

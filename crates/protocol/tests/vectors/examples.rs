@@ -335,7 +335,11 @@ fn report_messages() -> Vec<(&'static str, Value)> {
             "threads": 4, "bad_spans": 1, "read_back": "O_DIRECT", "streams_ns": 12,
             "sent_bytes": 9, "resent_bytes": 3, "rtt_us": 50_000,
             "rechecked_bytes": 131_072, "recheck_lost_bytes": 65536, "recheck_ns": 7,
-            "sources_removed": 9, "throttled_ns": 8, "updated_attributes": 2}}}),
+            "sources_removed": 9, "throttled_ns": 8, "updated_attributes": 2,
+            "rdma": {"provider": "verbs", "port": "mlx5_0", "streams": 2, "registrations": 40,
+            "registering_ns": 9, "windows": 18, "window_bytes": 75_497_472,
+            "buffered_bytes": 900, "waits_for_room": 3, "refused": "ENOMEM",
+            "direct_bytes": 75_000_000, "cached_bytes": 497_472}}}}),
         ),
         (
             "where a server's time went so far",

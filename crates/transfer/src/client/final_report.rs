@@ -1,6 +1,6 @@
 //! The report at the end of a run, from its last session and the account of all of them.
 
-use super::{Client, Run, Work, account::Figured, new_name};
+use super::{Client, Run, Work, account::Figured, new_name, rdma_report::rdma_report};
 use crate::{
     error::TransferError,
     events::{CheckVerdict, Event, RecheckReport, Report},
@@ -155,6 +155,8 @@ impl Client<'_> {
             largest_lag: run.largest_lag.clone(),
             source: stages::costs(source, moved_now),
             target: stages::costs(target, moved_now),
+            rdma: rdma_report(source, target),
+            tcp_because: run.tcp_because.clone(),
             bottleneck,
             stages,
             read_back: target.read_back.clone(),

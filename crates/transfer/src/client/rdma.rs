@@ -1,6 +1,6 @@
 //! RDMA endpoints for a client's streams: what it offers, and what the server made of that.
 
-use super::{Client, connect_failure::ConnectFailure};
+use super::{Client, Opened, connect_failure::ConnectFailure};
 use crate::{
     name::printable,
     options::Rdma,
@@ -52,21 +52,21 @@ impl Client<'_> {
         }
     }
 
+    /// The reason why data goes by TCP though the user asked for RDMA.
+    pub(super) fn tcp_because(&self, opened: &Opened) -> Option<String> {
+        let is_tcp = self.options.rdma.is_some() && opened.rdma.is_none();
+        is_tcp.then(|| why_tcp(&opened.offers, &opened.granted))
+    }
+
     /// The sentence of an explanation that says what the streams' wires are; `None` where nobody
     /// asked for RDMA.
-    pub(super) fn wire_in_words(
-        &self,
-        offers: &Offers,
-        granted: &Granted,
-        agreed: Option<&Route>,
-    ) -> Option<String> {
-        self.options.rdma?;
-        Some(match agreed {
-            Some(Route { fabric, .. }) => {
-                format!("data goes by RDMA endpoints, {} at {}", fabric.provider(), fabric.port())
-            }
-            None => format!("data goes by TCP, not RDMA: {}", why_tcp(offers, granted)),
-        })
+    pub(super) fn wire_in_words(&self, opened: &Opened) -> Option<String> {
+        if let Some(Route { fabric, .. }) = &opened.rdma {
+            let (provider, port) = (fabric.provider(), fabric.port());
+            return Some(format!("data goes by RDMA endpoints, {provider} at {port}"));
+        }
+        let because = self.tcp_because(opened)?;
+        Some(format!("data goes by TCP, not RDMA: {because}"))
     }
 }
 

@@ -5,12 +5,12 @@
 //! From then on bytes go by the pair, and the connection is its lifeline: they end together, so
 //! that a stream is cut, given up and fenced as every other.
 
-use super::streams::{Beside, StreamFigures, StreamSetup};
+use super::streams::{Beside, RdmaEnd, StreamFigures, StreamSetup};
 use crate::{
     locks::{Lock, lock},
     options::Rdma,
 };
-use haul_datapath::{EngineInfo, FabricEnd, Wire, engines};
+use haul_datapath::{EngineInfo, FabricEnd, FabricFigures, Wire, engines};
 use haul_fabric::{Contact, Error, Fabric, Pair, Provider, Wait};
 use rustix::net::sockopt;
 use std::{
@@ -153,7 +153,11 @@ pub fn wire(
             (FabricEnd::Receives(end), beside)
         }
     };
-    lock(figures).beside = Some(beside);
+    let fabric = &route.fabric;
+    let (provider, port) = (fabric.provider().name(), fabric.port());
+    let mut figures = lock(figures);
+    figures.beside = Some(beside);
+    figures.rdma = Some(RdmaEnd { provider, port, figures: FabricFigures::default() });
     Ok((Wire::Fabric(Box::new(end)), vec![&engines::fabric::INFO]))
 }
 

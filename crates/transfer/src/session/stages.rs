@@ -12,11 +12,11 @@ use crate::{
     events::SideCosts,
     session::{
         receiving::committer::Costs,
-        streams::{StreamFigures, Streams},
+        streams::{RdmaEnd, StreamFigures, Streams},
     },
 };
 use haul_datapath::engines;
-use haul_protocol::message::{Figures, SideReport, Stage, StageTime};
+use haul_protocol::message::{Figures, RdmaFigures, SideReport, Stage, StageTime};
 
 /// Parts of a stream's open time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -266,6 +266,7 @@ impl Part {
             copied_bytes: sum(|s| s.copied_bytes),
             retransmits: sum(|s| s.tcp.total_retransmits.into()),
             engine: engine_names(&streams),
+            rdma: rdma_figures(&streams),
             because,
             stages: at_work.stages,
             threads: u32::try_from(streams.len()).unwrap_or(u32::MAX),
@@ -276,6 +277,28 @@ impl Part {
             ..SideReport::default()
         }
     }
+}
+
+/// Sum of what RDMA endpoints did; `None` where no stream had any.
+fn rdma_figures(streams: &[StreamFigures]) -> Option<RdmaFigures> {
+    let mut sum: Option<RdmaFigures> = None;
+    for RdmaEnd { provider, port, figures } in streams.iter().filter_map(|s| s.rdma.as_ref()) {
+        let (end, all) = (&figures.end, sum.get_or_insert_default());
+        (all.provider, all.port) = ((*provider).to_owned(), port.clone());
+        all.streams += 1;
+        all.registrations += end.registrations;
+        all.registering_ns += u64::try_from(end.registering.as_nanos()).unwrap_or(u64::MAX);
+        all.windows += end.windows;
+        all.window_bytes += end.window_bytes;
+        all.buffered_bytes += end.buffered_bytes;
+        all.waits_for_room += end.waits_for_room;
+        all.direct_bytes += figures.direct_bytes;
+        all.cached_bytes += figures.cached_bytes;
+        if let (true, Some(refused)) = (all.refused.is_empty(), &end.refused) {
+            all.refused.clone_from(refused);
+        }
+    }
+    sum
 }
 
 fn engine_names(streams: &[StreamFigures]) -> String {
@@ -353,8 +376,9 @@ pub fn added_up(all: &mut Figures, other: &Figures) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haul_datapath::StageTimes;
+    use haul_datapath::{FabricFigures, StageTimes};
     use haul_sys::tcp_info::TcpInfo;
+    use std::time::Duration;
 
     /// Milliseconds, in nanoseconds.
     const MS: u64 = 1_000_000;
@@ -696,6 +720,49 @@ mod tests {
             ..SideReport::default()
         };
         assert_eq!(report, expected);
+    }
+
+    #[test]
+    fn figures_of_rdma_endpoints_are_the_sum_of_the_streams_that_have_them() {
+        let of = |by: u64, refused: Option<&str>| StreamFigures {
+            rdma: Some(RdmaEnd {
+                provider: "verbs",
+                port: "mlx5_0".into(),
+                figures: FabricFigures {
+                    end: haul_fabric::Figures {
+                        buffered_bytes: by,
+                        window_bytes: by * 2,
+                        windows: by * 3,
+                        registrations: by * 4,
+                        registering: Duration::from_nanos(by * 5),
+                        waits_for_room: by * 6,
+                        refused: refused.map(Into::into),
+                        ..haul_fabric::Figures::default()
+                    },
+                    direct_bytes: by * 7,
+                    cached_bytes: by * 8,
+                },
+            }),
+            ..StreamFigures::default()
+        };
+        let by_tcp = StreamFigures::default();
+        assert_eq!(rdma_figures(std::slice::from_ref(&by_tcp)), None);
+        let streams = [of(1, None), by_tcp, of(10, Some("first")), of(100, Some("second"))];
+        let expected = RdmaFigures {
+            provider: "verbs".into(),
+            port: "mlx5_0".into(),
+            streams: 3,
+            buffered_bytes: 111,
+            window_bytes: 222,
+            windows: 333,
+            registrations: 444,
+            registering_ns: 555,
+            waits_for_room: 666,
+            direct_bytes: 777,
+            cached_bytes: 888,
+            refused: "first".into(),
+        };
+        assert_eq!(rdma_figures(&streams), Some(expected));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::{
     transport::{tcp, waker::Waker},
 };
 use haul_datapath::{
-    EngineError, Host, StageTimes, WireKind,
+    EngineError, FabricFigures, Host, StageTimes, WireKind,
     choose::{self, CongestionChoice},
 };
 use haul_host::cpu_quota::Throttling;
@@ -45,6 +45,8 @@ pub struct StreamFigures {
     pub tcp: TcpInfo,
     /// Bytes that went by RDMA endpoints beside the socket. They are counted as the socket's own.
     pub beside: Option<Beside>,
+    /// Endpoints of a stream that goes by RDMA.
+    pub rdma: Option<RdmaEnd>,
     /// Payload bytes of the spans that were finished on this stream.
     pub payload_bytes: u64,
     /// Bytes of this stream that its thread has taken so far: frames and payload.
@@ -91,6 +93,15 @@ pub struct StreamFigures {
     pub moved_at: Option<Instant>,
 }
 
+/// RDMA endpoint of a stream on this side, and what it did.
+#[derive(Clone, Debug)]
+pub struct RdmaEnd {
+    pub provider: &'static str,
+    /// Port of the card, as libfabric names it.
+    pub port: String,
+    pub figures: FabricFigures,
+}
+
 /// Bytes that a pair of RDMA endpoints has moved by now.
 #[derive(Clone, Debug)]
 pub enum Beside {
@@ -103,6 +114,13 @@ impl StreamFigures {
     pub fn uses(&mut self, engine: &'static str) {
         if !self.engines.contains(&engine) {
             self.engines.push(engine);
+        }
+    }
+
+    /// Takes what the RDMA endpoints of the stream's engine did.
+    pub fn takes_rdma(&mut self, figures: Option<FabricFigures>) {
+        if let (Some(rdma), Some(figures)) = (&mut self.rdma, figures) {
+            rdma.figures = figures;
         }
     }
 

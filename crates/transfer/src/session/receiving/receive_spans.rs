@@ -371,7 +371,9 @@ impl ReceiveStream {
             if !done.is_empty() {
                 self.copied_bytes += done.iter().map(|done| done.copied_bytes).sum::<u64>();
                 // Before the spans are told of: with the last one the report is made.
-                lock(&self.figures).copied_bytes = self.copied_bytes;
+                let mut figures = lock(&self.figures);
+                figures.copied_bytes = self.copied_bytes;
+                figures.takes_rdma(self.receiver.fabric_figures());
             }
             for done in done {
                 if let Some(pending) = self.pending.iter_mut().find(|p| p.id == done.id) {
@@ -470,6 +472,7 @@ impl ReceiveStream {
         figures.idle_ns = self.idle_ns;
         figures.copied_bytes = self.copied_bytes;
         figures.stages = self.receiver.stage_times();
+        figures.takes_rdma(self.receiver.fabric_figures());
         figures.uses(self.receiver.info().name);
         figures.payload_bytes = self.payload_bytes;
         figures.consumed_bytes = self.consumed_bytes;

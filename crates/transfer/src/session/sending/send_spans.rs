@@ -126,6 +126,7 @@ pub struct SendStream {
     order: u64,
     pub(super) copied_bytes: u64,
     pub(super) payload_bytes: u64,
+    told_refused_pages: bool,
 }
 
 /// Number by which a stream's engine tells spans of different files apart.
@@ -185,6 +186,7 @@ impl SendStream {
             order: 0,
             copied_bytes: 0,
             payload_bytes: 0,
+            told_refused_pages: false,
         })
     }
 
@@ -409,11 +411,25 @@ impl SendStream {
     }
 
     fn tell_fallbacks(&mut self) {
+        self.tell_refused_pages();
         for fallback in self.sender.take_fallbacks() {
             let from_to = format!("{} -> {}", fallback.from, fallback.to);
             let event = StreamEvent::Fallback { from_to, why: fallback.why, stream: self.stream };
             self.shared.streams.tell(event);
         }
+    }
+
+    /// Tells once that the pages of files cannot be registered, and are copied.
+    fn tell_refused_pages(&mut self) {
+        if self.told_refused_pages {
+            return;
+        }
+        let Some(why) = self.sender.fabric_figures().and_then(|figures| figures.end.refused) else {
+            return;
+        };
+        self.told_refused_pages = true;
+        let from_to = "registered pages -> registered buffers".to_owned();
+        self.shared.streams.tell(StreamEvent::Fallback { from_to, why, stream: self.stream });
     }
 
     fn update_figures(&mut self) {
@@ -424,6 +440,7 @@ impl SendStream {
         figures.idle_ns = self.idle_ns;
         figures.copied_bytes = self.copied_bytes;
         figures.stages = self.sender.stage_times();
+        figures.takes_rdma(self.sender.fabric_figures());
         figures.uses(self.sender.info().name);
         figures.payload_bytes = self.payload_bytes;
     }
