@@ -247,6 +247,26 @@ impl SendEnd {
         Ok(in_flight)
     }
 
+    /// Sends a part of a file through registered buffers, behind all that was sent before, as a
+    /// program does without [`Self::send_file`]: one copy, from the page cache into a buffer.
+    ///
+    /// # Errors
+    /// With the count of bytes that were copied, all of which `see` has seen.
+    pub fn send_copied(
+        &mut self,
+        file: &File,
+        offset_bytes: u64,
+        len_bytes: u64,
+        see: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), (u64, FileError)> {
+        let mut moved = 0;
+        while moved < len_bytes {
+            let took = self.copy_some(file, offset_bytes + moved, len_bytes - moved, see);
+            moved += took.map_err(|error| (moved, error))?;
+        }
+        Ok(())
+    }
+
     /// Takes back the memory of what has been sent, without waiting.
     ///
     /// # Errors

@@ -197,6 +197,32 @@ fn an_end_whose_lifeline_is_cut_says_at_once_that_the_peer_has_left() {
 }
 
 #[test]
+fn a_file_with_one_copy_goes_through_buffers_alone_and_arrives_equal() {
+    for way in fabric_ways() {
+        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let content = bytes_of(3 * MIB + 17, 1);
+        let file = file_of(&content);
+        let sender = thread::spawn(move || {
+            let (len, mut seen) = (3 * MIB as u64, 0);
+            let mut see = |bytes: &[u8]| seen += bytes.len() as u64;
+            near.send_copied(&file, 3, len, &mut see).unwrap();
+            near.settle().unwrap();
+            let figures = near.figures();
+            assert_eq!((seen, figures.copied_bytes, figures.buffered_bytes), (len, len, len));
+            assert_eq!((figures.windows, figures.window_bytes), (0, 0), "{way:?}");
+            let (moved, error) = near.send_copied(&file, len, 100, &mut |_| ()).unwrap_err();
+            assert_eq!(moved, 17, "{way:?}");
+            assert!(matches!(error, FileError::Truncated), "{error:?}");
+        });
+        let mut came = vec![0; 3 * MIB];
+        far.receive(&mut came).unwrap();
+        assert!(came == content[3..3 + 3 * MIB], "{way:?}");
+        drop(far);
+        sender.join().unwrap();
+    }
+}
+
+#[test]
 fn a_file_that_is_too_short_ends_the_part_where_the_file_ends() {
     for way in fabric_ways() {
         let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
