@@ -58,6 +58,9 @@ _haul() {
             haul__subcmd__bench,engines)
                 cmd="haul__subcmd__bench__subcmd__engines"
                 ;;
+            haul__subcmd__bench,fabric)
+                cmd="haul__subcmd__bench__subcmd__fabric"
+                ;;
             haul__subcmd__bench,files)
                 cmd="haul__subcmd__bench__subcmd__files"
                 ;;
@@ -78,6 +81,9 @@ _haul() {
                 ;;
             haul__subcmd__bench__subcmd__help,engines)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__engines"
+                ;;
+            haul__subcmd__bench__subcmd__help,fabric)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__fabric"
                 ;;
             haul__subcmd__bench__subcmd__help,files)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__files"
@@ -135,6 +141,9 @@ _haul() {
                 ;;
             haul__subcmd__help__subcmd__bench,engines)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__engines"
+                ;;
+            haul__subcmd__help__subcmd__bench,fabric)
+                cmd="haul__subcmd__help__subcmd__bench__subcmd__fabric"
                 ;;
             haul__subcmd__help__subcmd__bench,files)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__files"
@@ -250,7 +259,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench)
-            opts="-h -V --help --version engines files chooser tuning media studies help"
+            opts="-h -V --help --version engines files chooser tuning media fabric studies help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -367,6 +376,60 @@ _haul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        haul__subcmd__bench__subcmd__fabric)
+            opts="-h -V --fabric --address --only --message-sizes --file-sizes --repeats --rounds --budget --dir --paper --quick --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --fabric)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --address)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --only)
+                    COMPREPLY=($(compgen -W "messages files ping-pong" -- "${cur}"))
+                    return 0
+                    ;;
+                --message-sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --file-sizes)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --repeats)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         haul__subcmd__bench__subcmd__files)
             opts="-h -V --size --cached-size --dir --rounds --budget --quick --only --small --files --file-size --file-systems --report --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -426,7 +489,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__help)
-            opts="engines files chooser tuning media studies help"
+            opts="engines files chooser tuning media fabric studies help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -454,6 +517,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__help__subcmd__engines)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__help__subcmd__fabric)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -651,7 +728,7 @@ _haul() {
             fi
             case "${prev}" in
                 --only)
-                    COMPREPLY=($(compgen -W "engines files tuning media" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engines files tuning media fabric" -- "${cur}"))
                     return 0
                     ;;
                 --dir)
@@ -768,7 +845,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench)
-            opts="engines files chooser tuning media studies"
+            opts="engines files chooser tuning media fabric studies"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -796,6 +873,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench__subcmd__engines)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench__subcmd__fabric)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -365,15 +365,16 @@ complete -c haul -n "__fish_haul_using_subcommand tune" -l this-boot -d 'Write n
 complete -c haul -n "__fish_haul_using_subcommand tune" -l json -d 'Print one JSON object a line: goal, finding, change, report'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media studies help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "fabric" -d 'Repeats a study of user-level networking: messages and files by RDMA endpoints'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l target -d 'File below the server\'s root to write to, with URL; it stays there' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l size -d 'Bytes that each measurement moves, like 1G; without it 256M, with --quick 64M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l dir -d 'Directory for the files; without it the current one' -r -F
@@ -501,10 +502,28 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from media" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l fabric -d 'Only these providers: verbs, shm, tcp; without it each of them that this host has' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l address -d 'Address of the card for verbs; without it the first that a card of this host has' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l only -d 'Only these parts' -r -f -a "messages\t'Latency, bandwidth and processor time of messages, polled and waited for'
+files\t'Times and processor time of files'
+ping-pong\t'Messages to and fro beside fi_pingpong'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l message-sizes -d 'Lengths of messages, like 4,4K,1M; without it 4 bytes to 4 MiB in steps of four' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l file-sizes -d 'Lengths of files, like 1K,64K,1G; without it 1K to 256K in steps of two, 1M, 16M, 256M, and with --paper 4G' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l repeats -d 'Most repeats of each message and file in a round; without it 5000, with --paper 100000' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l rounds -d 'How often each is measured, if time allows; without it 3, with --quick 1' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l budget -d 'No more rounds after this time; without it 5m, with --paper 6h' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l dir -d 'Directory for the files; without it the current one' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l paper -d 'The study\'s repeats, and a file of 4 GiB: an hour and more'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l quick -d 'Less of everything: a look, no measurement'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l only -d 'Only these benches' -r -f -a "engines\t'A fixed offset against an advancing one'
 files\t'Times of files, and recordings'
 tuning\t'One change of two hosts at a time'
-media\t'A crowd of viewers, and small requests'"
+media\t'A crowd of viewers, and small requests'
+fabric\t'Messages and files by RDMA endpoints'"
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l dir -d 'Directory for the files; without it the current one' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l report -d 'Write the page with all figures to FILE, and the JSON lines beside it: page.html and page.json' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l paper -d 'The studies\' own sizes and times: hours, 100 GB twice on the disk'
@@ -517,6 +536,7 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "fabric" -d 'Repeats a study of user-level networking: messages and files by RDMA endpoints'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
@@ -543,4 +563,5 @@ complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcomma
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "fabric" -d 'Repeats a study of user-level networking: messages and files by RDMA endpoints'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'

@@ -4,7 +4,7 @@
 //! why, and the other benches go on.
 
 use crate::{
-    BenchError, Caller, engines, files, host_facts, media,
+    BenchError, Caller, engines, fabric, files, host_facts, media,
     requests::{BenchStudies, StudyBench, StudyPlan},
     studies::{Figure, MeasuredBy, STUDIES},
     tuning,
@@ -71,6 +71,7 @@ fn run_bench(bench: &StudyBench, caller: &Caller) -> Result<Results, BenchError>
         StudyPlan::Files(plan) => files::run(plan, caller),
         StudyPlan::Tuning(plan) => tuning::run(plan, caller),
         StudyPlan::Media(plan) => media::run(plan, caller),
+        StudyPlan::Fabric(plan) => fabric::run(plan, caller),
     }
 }
 
@@ -80,6 +81,7 @@ const fn measured_by(plan: &StudyPlan) -> MeasuredBy {
         StudyPlan::Files(_) => MeasuredBy::Files,
         StudyPlan::Tuning(_) => MeasuredBy::Tuning,
         StudyPlan::Media(_) => MeasuredBy::Media,
+        StudyPlan::Fabric(_) => MeasuredBy::Fabric,
     }
 }
 
@@ -258,6 +260,7 @@ mod tests {
                 MeasuredBy::Files => "files",
                 MeasuredBy::Tuning => "tuning",
                 MeasuredBy::Media => "media",
+                MeasuredBy::Fabric => "fabric",
                 MeasuredBy::Nothing(why) => {
                     assert_eq!(figure.judgement, Judgement::not_measured(why));
                     continue;

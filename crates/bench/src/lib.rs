@@ -12,6 +12,8 @@ mod caller;
 pub mod chooser;
 pub mod engines;
 mod error;
+pub mod fabric;
+pub mod fabric_side;
 pub mod files;
 pub mod floor;
 mod host_facts;

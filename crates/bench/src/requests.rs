@@ -2,8 +2,9 @@
 
 use crate::media::request::BenchMedia;
 use haul_datapath::EngineInfo;
+pub use haul_fabric::Provider;
 use haul_transfer::HaulUrl;
-use std::{path::PathBuf, time::Duration};
+use std::{net::IpAddr, path::PathBuf, time::Duration};
 
 /// The size of a file in the chooser's matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,6 +141,38 @@ pub struct BenchTuning {
     pub directory: PathBuf,
 }
 
+/// A part of `haul bench fabric`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FabricPart {
+    /// Latency, bandwidth and processor time of messages
+    Messages,
+    /// Times and processor time of files
+    Files,
+    /// Messages to and fro beside fi_pingpong
+    PingPong,
+}
+
+/// The request of `haul bench fabric`.
+#[derive(Clone, Debug)]
+pub struct BenchFabric {
+    pub parts: Vec<FabricPart>,
+    /// The providers; if empty, those of verbs, shm and tcp that this host has.
+    pub providers: Vec<Provider>,
+    /// The address of the card; `None` finds it.
+    pub address: Option<IpAddr>,
+    /// Lengths of messages, in bytes.
+    pub message_sizes: Vec<u64>,
+    /// Lengths of files, in bytes.
+    pub file_sizes: Vec<u64>,
+    /// Most repeats of a message or a file in a round.
+    pub repeats: u64,
+    /// Time of one message's length or one file in a round; `None` does all repeats.
+    pub task_time: Option<Duration>,
+    pub directory: PathBuf,
+    pub rounds: u32,
+    pub time_max: Duration,
+}
+
 /// The plan of a bench that takes part in `haul bench studies`.
 #[derive(Clone, Debug)]
 pub enum StudyPlan {
@@ -147,6 +180,7 @@ pub enum StudyPlan {
     Files(BenchFiles),
     Tuning(BenchTuning),
     Media(Box<BenchMedia>),
+    Fabric(BenchFabric),
 }
 
 /// A bench that takes part in `haul bench studies`, with the command that runs it alone.

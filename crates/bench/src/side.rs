@@ -8,6 +8,7 @@
 mod samples;
 
 use crate::{
+    fabric_side::{self, FabricLine, FabricSpec, TaskDone},
     floor::{self, FloorSpec},
     workshop,
 };
@@ -89,6 +90,8 @@ pub enum SideLine {
         port: u16,
     },
     Done(SideDone),
+    /// A task of `haul bench fabric` is done.
+    Fabric(TaskDone),
     Refused {
         why: String,
         /// Whether the other side went away, so that it knows the reason.
@@ -122,12 +125,22 @@ pub struct Sample {
     pub disk_bytes: Option<u64>,
 }
 
-/// Does what the JSON text of a [`SideSpec`] asks for, or of a [`FloorSpec`], and tells what a side
-/// prints.
+/// Does what the JSON text of a [`SideSpec`] asks for, of a [`FloorSpec`] or of a [`FabricSpec`],
+/// and tells what a side prints.
 pub fn run(spec: &str, tell: &mut dyn FnMut(&SideLine)) {
-    let done = match serde_json::from_str::<FloorSpec>(spec) {
-        Ok(floor) => floor::run(&floor).map(|()| SideLine::Done(SideDone::default())),
-        Err(_) => {
+    let floor = serde_json::from_str::<FloorSpec>(spec);
+    let fabric = serde_json::from_str::<FabricSpec>(spec);
+    let done = match (floor, fabric) {
+        (Ok(floor), _) => floor::run(&floor).map(|()| SideLine::Done(SideDone::default())),
+        (_, Ok(fabric)) => {
+            let mut tell_line = |line| match line {
+                FabricLine::Listening(port) => tell(&SideLine::Listening { port }),
+                FabricLine::Task(done) => tell(&SideLine::Fabric(done)),
+            };
+            let done = fabric_side::run(&fabric, &mut tell_line);
+            done.map(|()| SideLine::Done(SideDone::default()))
+        }
+        _ => {
             let read = serde_json::from_str::<SideSpec>(spec).context("no side of a bench");
             read.and_then(|spec| move_bytes(&spec, tell))
         }

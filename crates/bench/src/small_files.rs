@@ -9,7 +9,7 @@ mod host_time;
 mod movers;
 mod place;
 mod process;
-mod programs;
+pub mod programs;
 mod tables;
 mod targets;
 mod tree;

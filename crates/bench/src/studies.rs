@@ -49,6 +49,7 @@ pub enum MeasuredBy {
     Files,
     Tuning,
     Media,
+    Fabric,
     /// No bench, for this reason.
     Nothing(&'static str),
 }

@@ -116,10 +116,13 @@ impl Workshop {
         Ok(self.file_system()?.free_bytes.unwrap_or(u64::MAX))
     }
 
-    /// Makes the source of random bytes, if there is room for it and `others_bytes` beside it.
-    pub fn make_source(&self, len_bytes: u64, others_bytes: u64) -> Result<()> {
+    /// Checks that the file system has room for this much, and leaves some.
+    ///
+    /// # Errors
+    /// Says how much is free.
+    pub fn has_room(&self, len_bytes: u64) -> Result<()> {
         let free_bytes = self.free_bytes()?;
-        let needs_bytes = len_bytes.saturating_add(others_bytes).saturating_add(ROOM_BYTES);
+        let needs_bytes = len_bytes.saturating_add(ROOM_BYTES);
         ensure!(
             free_bytes >= needs_bytes,
             "needs {} free in {}, found {}: take a smaller --size, or another --dir",
@@ -127,6 +130,12 @@ impl Workshop {
             self.path().display(),
             units::bytes(free_bytes)
         );
+        Ok(())
+    }
+
+    /// Makes the source of random bytes, if there is room for it and `others_bytes` beside it.
+    pub fn make_source(&self, len_bytes: u64, others_bytes: u64) -> Result<()> {
+        self.has_room(len_bytes.saturating_add(others_bytes))?;
         data_file::make(&self.source(), len_bytes, None, || self.go_on())?;
         let file = File::open(self.source())?;
         rustix::fs::fsync(&file).context("cannot sync the source")?;

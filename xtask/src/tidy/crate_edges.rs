@@ -40,6 +40,7 @@ const ALLOWED: [Allowed; 17] = [
             "haul-transfer",
             "haul-datapath",
             "haul-emulator",
+            "haul-fabric",
             "haul-host",
             "haul-media",
             "haul-report",

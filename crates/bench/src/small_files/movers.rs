@@ -175,7 +175,9 @@ impl Bed<'_> {
         match line.context("the floor printed an odd line")? {
             SideLine::Done(_) => Ok(Moved { receives: used.cpu, ..moved }),
             SideLine::Refused { why, .. } => bail!("{why}"),
-            SideLine::Listening { .. } => bail!("the floor listens, which it was not asked to"),
+            SideLine::Listening { .. } | SideLine::Fabric(_) => {
+                bail!("the floor listens, which it was not asked to")
+            }
         }
     }
 

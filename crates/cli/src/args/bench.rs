@@ -8,6 +8,8 @@ mod disabled;
 #[cfg(feature = "bench")]
 mod enabled;
 #[cfg(feature = "bench")]
+pub mod fabric;
+#[cfg(feature = "bench")]
 pub mod media;
 #[cfg(feature = "bench")]
 pub mod small_files;

@@ -137,7 +137,7 @@ fn the_page_has_each_figure_of_the_studies_once_with_the_verdict_of_its_cells() 
         assert_eq!(line["verdict"], expected, "{line}");
         match figure.by {
             MeasuredBy::Nothing(why) => assert_eq!(sentence, why),
-            MeasuredBy::Tuning | MeasuredBy::Media => {
+            MeasuredBy::Tuning | MeasuredBy::Media | MeasuredBy::Fabric => {
                 assert!(sentence.contains("left out"), "{line}");
             }
             MeasuredBy::Engines | MeasuredBy::Files => {}

@@ -12,6 +12,8 @@ mod bad_input;
 #[cfg(feature = "bench")]
 mod bench;
 #[cfg(feature = "bench")]
+mod bench_fabric;
+#[cfg(feature = "bench")]
 mod bench_media;
 #[cfg(feature = "bench")]
 mod bench_small_files;

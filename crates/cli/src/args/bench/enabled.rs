@@ -1,7 +1,7 @@
 //! Arguments of `haul bench` where it is built in, and their check.
 
 use super::{
-    media,
+    fabric, media,
     small_files::{LowShared, LowSmallFiles},
     studies, tuning,
 };
@@ -53,6 +53,7 @@ pub enum LowBenchCommand {
     Chooser(LowBenchChooser),
     Tuning(tuning::LowBenchTuning),
     Media(media::LowBenchMedia),
+    Fabric(fabric::LowBenchFabric),
     Studies(studies::LowBenchStudies),
 }
 
@@ -65,6 +66,7 @@ impl LowBench {
             LowBenchCommand::Chooser(low) => low.output.json,
             LowBenchCommand::Tuning(low) => low.output.json,
             LowBenchCommand::Media(low) => low.output.json,
+            LowBenchCommand::Fabric(low) => low.output.json,
             LowBenchCommand::Studies(low) => low.json,
         }
     }

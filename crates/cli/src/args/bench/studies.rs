@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 /// Repeats all studies that this host can, and writes one page: theirs beside ours
 ///
-/// Runs the other benches in turn, each with less than by itself, in about ten minutes on two
-/// cores: a fixed offset against an advancing one, files and recordings, tuned hosts, and media on
-/// demand. Each table and figure of the studies has a verdict: it came out, it did not, or it could
-/// not be measured here, with a sentence that says why. The verdict follows from a rule about the
-/// shape of a result, which is shown beside it.
+/// Runs the other benches in turn, each with less than by itself, in about twelve minutes on two
+/// cores: a fixed offset against an advancing one, files and recordings, tuned hosts, media on
+/// demand, and RDMA endpoints where haul was built with them. Each table and figure of the studies
+/// has a verdict: it came out, it did not, or it could not be measured here, with a sentence that
+/// says why. The verdict follows from a rule about the shape of a result, which is shown beside it.
 ///
 /// Tuned hosts need root, and a crowd before a bound disk does too. A bench that cannot run is
 /// said in the place of its figures, and the others go on.
@@ -51,6 +51,8 @@ pub enum LowStudyBench {
     Tuning,
     /// A crowd of viewers, and small requests
     Media,
+    /// Messages and files by RDMA endpoints
+    Fabric,
 }
 
 /// The words of each bench.
@@ -63,7 +65,7 @@ struct Words {
     quick: &'static str,
 }
 
-const WORDS: [Words; 4] = [
+const WORDS: [Words; 5] = [
     Words {
         bench: LowStudyBench::Engines,
         usual: "engines --only=offsets --size=512M --rounds=5",
@@ -88,6 +90,12 @@ const WORDS: [Words; 4] = [
         paper: "media --paper",
         quick: "media --users=8 --mean-gap=40ms --films=3 --film-size=200K --rate=2M --periods=4 \
                 --period=300ms --file-size=1M --sizes=64K --rounds=1 --disk-share=1",
+    },
+    Words {
+        bench: LowStudyBench::Fabric,
+        usual: "fabric --only=messages,files",
+        paper: "fabric --only=messages,files --paper",
+        quick: "fabric --only=messages,files --quick --message-sizes=4,4K --file-sizes=1K,64K",
     },
 ];
 
@@ -140,6 +148,7 @@ fn bench(words: &str, directory: &Path) -> Result<StudyBench, Problem> {
         LowBenchCommand::Files(low) => StudyPlan::Files(low.checked()?),
         LowBenchCommand::Tuning(low) => StudyPlan::Tuning(low.checked()?),
         LowBenchCommand::Media(low) => StudyPlan::Media(Box::new(low.checked()?)),
+        LowBenchCommand::Fabric(low) => StudyPlan::Fabric(low.checked()?),
         LowBenchCommand::Chooser(_) | LowBenchCommand::Studies(_) => return Err(odd(words)),
     };
     let command = format!("haul bench {words} --dir {}", directory.display());
@@ -174,7 +183,10 @@ mod tests {
                 let found = commands.iter().filter(is_it).count();
                 found == 1
             };
-            assert!(["engines", "files", "tuning", "media"].into_iter().all(of), "{commands:?}");
+            assert!(
+                ["engines", "files", "tuning", "media", "fabric"].into_iter().all(of),
+                "{commands:?}"
+            );
             assert!(commands.iter().all(|command| command.ends_with(" --dir /data")));
         }
         assert!(studies(&["--paper", "--quick"]).is_err());

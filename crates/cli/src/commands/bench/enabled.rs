@@ -11,7 +11,8 @@ use crate::{
     ui::{json, steps::Steps},
 };
 use haul_bench::{
-    BenchError, Caller, all_studies, chooser, engines, files, media, side, small_files, tuning,
+    BenchError, Caller, all_studies, chooser, engines, fabric, files, media, side, small_files,
+    tuning,
 };
 use haul_report::results::Results;
 
@@ -47,6 +48,10 @@ pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
         LowBenchCommand::Media(low) => {
             let plan = low.checked()?;
             shown(&low.output, |caller| media::run(&plan, caller))
+        }
+        LowBenchCommand::Fabric(low) => {
+            let plan = low.checked()?;
+            shown(&low.output, |caller| fabric::run(&plan, caller))
         }
         LowBenchCommand::Studies(low) => {
             let plan = low.checked()?;
