@@ -407,3 +407,10 @@ fn reaping_a_synchronous_engine_returns_at_once() {
     sender.reap(Wait::ForAll, &mut Vec::new()).unwrap();
     assert_eq!(sender.spans_in_flight(), 0);
 }
+
+#[test]
+fn what_has_come_on_a_socket_is_told_by_the_socket() {
+    let (_near, far) = stream::wires(SocketBuffers::Automatic);
+    let mut receiver = Receiver::open(vec![read_write()], far, &stream::host(), 1 << 20).unwrap();
+    assert_eq!(receiver.has_come(), None);
+}

@@ -76,6 +76,20 @@ fn broken(call: &'static str, moved_bytes: u64, error: Error) -> EngineError {
     error_of(call, Remedy::Reconnect, moved_bytes, error.into())
 }
 
+/// Bytes that were copied of those that were moved, of which this process copied some.
+fn copied_by(mover: Mover, copied_here_bytes: u64, moved_bytes: u64) -> u64 {
+    match mover {
+        Mover::Card => copied_here_bytes,
+        Mover::Kernel => moved_bytes,
+    }
+}
+
+/// Whether bytes of this length can be written past the page cache, and whether that pays.
+fn fits_direct(bytes: &[u8], offset_bytes: u64) -> bool {
+    let places = [bytes.as_ptr().addr() as u64, bytes.len() as u64, offset_bytes];
+    places.iter().all(|place| place.is_multiple_of(ALIGN_BYTES)) && bytes.len() >= DIRECT_BYTES_MIN
+}
+
 struct FabricSender {
     end: SendEnd,
     /// Spans that are sent, with the windows that their bytes may still be sent out of.
@@ -91,10 +105,8 @@ impl FabricSender {
     /// Bytes that were copied since the pair was opened.
     fn copied_bytes(&self) -> u64 {
         let figures = self.end.figures();
-        match self.end.provider().mover() {
-            Mover::Card => figures.copied_bytes,
-            Mover::Kernel => figures.copied_bytes + figures.window_bytes,
-        }
+        let moved_bytes = figures.copied_bytes + figures.window_bytes;
+        copied_by(self.end.provider().mover(), figures.copied_bytes, moved_bytes)
     }
 
     fn send_span(
@@ -204,9 +216,18 @@ impl SendEngine for FabricSender {
 struct Flight {
     span: FileSpan,
     copied_bytes: u64,
-    received: bool,
     writes: usize,
     fault: Option<(&'static str, u64, io::Error)>,
+}
+
+impl Flight {
+    fn new(span: FileSpan) -> Self {
+        Self { span, copied_bytes: 0, writes: 0, fault: None }
+    }
+
+    fn is_written(&self) -> bool {
+        self.writes == 0
+    }
 }
 
 /// A message whose write past the page cache is under way.
@@ -312,12 +333,18 @@ impl FabricReceiver {
     /// Gives up all writes under way, as the ring itself has failed.
     fn lose_ring(&mut self, error: &io::Error) {
         self.ring = None;
-        for flight in self.flights.iter_mut().filter(|flight| flight.writes > 0) {
+        for flight in self.flights.iter_mut().filter(|flight| !flight.is_written()) {
             flight.writes = 0;
             let again = io::Error::new(error.kind(), error.to_string());
             let offset_bytes = flight.span.offset_bytes;
             flight.fault.get_or_insert(("wait for a write", offset_bytes, again));
         }
+    }
+
+    /// Takes off a span that broke, once no write of it is under way.
+    fn give_up(&mut self, span: SpanId) {
+        while !self.flight(span).is_written() && self.take_finished(true) {}
+        self.flights.retain(|flight| flight.span.id != span);
     }
 
     fn receive_span(
@@ -358,16 +385,8 @@ impl FabricReceiver {
             timed(&mut self.times.digest_ns, || tap.see(message.bytes()));
         }
         let offset_bytes = span.offset_bytes + progress.moved_bytes;
-        let align = ALIGN_BYTES as usize;
-        let is_aligned = len.is_multiple_of(align)
-            && offset_bytes.is_multiple_of(ALIGN_BYTES)
-            && message.bytes().as_ptr().addr().is_multiple_of(align);
-        let goes_direct = is_aligned
-            && len >= DIRECT_BYTES_MIN
+        if fits_direct(message.bytes(), offset_bytes)
             && !self.is_refused
-            && !span.file.is_sink()
-            && self.flight(span.id).fault.is_none();
-        if goes_direct
             && let Some(ring) = &mut self.ring
             && let Ok(direct) = span.file.direct()
         {
@@ -421,15 +440,12 @@ impl FabricReceiver {
 
     /// Hands over a span that is in its file; an error for one that failed.
     fn hand_over_one(&mut self, done: &mut Vec<SpanDone>) -> Option<Result<(), EngineError>> {
-        let is_over = |flight: &Flight| flight.received && flight.writes == 0;
-        let at = self.flights.iter().position(is_over)?;
+        let at = self.flights.iter().position(Flight::is_written)?;
         let Flight { span, copied_bytes, fault, .. } = self.flights.remove(at);
         let (id, moved_bytes) = (span.id, span.len_bytes);
         let Some((call, offset_bytes, source)) = fault else {
-            let copied_bytes = match self.end.provider().mover() {
-                Mover::Card => copied_bytes,
-                Mover::Kernel => moved_bytes,
-            };
+            let mover = self.end.provider().mover();
+            let copied_bytes = copied_by(mover, copied_bytes, moved_bytes);
             done.push(SpanDone { id, moved_bytes, copied_bytes });
             return Some(Ok(()));
         };
@@ -455,17 +471,13 @@ impl ReceiveEngine for FabricReceiver {
         _: &mut Vec<SpanDone>,
     ) -> Result<(), EngineError> {
         let mut progress = Progress::new(INFO.name, span);
-        let span = span.clone();
-        let flight = Flight { span, copied_bytes: 0, received: false, writes: 0, fault: None };
-        self.flights.push(flight);
+        self.flights.push(Flight::new(span.clone()));
         let outcome = self.receive_span(&mut progress, &mut tap);
         let id = progress.span.id;
         if let Err(error) = outcome {
-            while self.flight(id).writes > 0 && self.take_finished(true) {}
-            self.flights.retain(|flight| flight.span.id != id);
+            self.give_up(id);
             return Err(progress.wire("fi_recv", error));
         }
-        self.flight(id).received = true;
         Ok(())
     }
 
@@ -489,9 +501,8 @@ impl ReceiveEngine for FabricReceiver {
                 return Ok(());
             }
             let block = wait != Wait::DontBlock;
-            if !self.take_finished(block)
-                && self.flights.iter().all(|flight| flight.writes > 0 || !flight.received)
-            {
+            // Where the ring has failed, spans are over without a write that is.
+            if !self.take_finished(block) && !self.flights.iter().any(Flight::is_written) {
                 return Ok(());
             }
         }
@@ -514,3 +525,6 @@ impl ReceiveEngine for FabricReceiver {
         Wire::Fabric(Box::new(FabricEnd::Receives(self.end)))
     }
 }
+
+#[cfg(test)]
+mod tests;
