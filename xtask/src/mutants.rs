@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use crate::Outcome;
+use crate::{Outcome, prerequisites};
 use arguments::Request;
 use record::Record;
 use schema::Schema;
-use scope::SCOPE;
+use scope::{FABRIC_FILES, SCOPE};
 use tool::{Mutant, Verdicts};
 
 /// The file of the reasons and of the files that are through.
@@ -57,9 +57,12 @@ pub fn sample_of_tests(root: &Path) -> Outcome {
 fn run_request(root: &Path, request: &Request) -> Result<Outcome> {
     let deadline = Instant::now() + Duration::from_secs(request.minutes * 60);
     tool::copy_tree(root)?;
-    let mutants = tool::list(root)?;
+    let mut mutants = tool::list(root)?;
     let mut record = Record::read(root)?;
     let stale = record.stale(&mutants);
+    if !prerequisites::has_libfabric(root) {
+        mutants.retain(|one| !FABRIC_FILES.iter().any(|file| one.file.starts_with(file)));
+    }
     for line in &stale {
         println!("{RECORD}: {line}");
     }

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::scope::{EXCLUDED_FILES, EXCLUDED_NAMES, SCOPE};
-use crate::child;
+use crate::{child, prerequisites};
 
 /// Names of mutants, and so our record, may change with the version.
 const VERSION: &str = "27.1.0";
@@ -228,8 +228,16 @@ pub fn with_keys(names: impl IntoIterator<Item = String>) -> Vec<Mutant> {
     with_keys.collect()
 }
 
-/// Tries mutants one after the other until `deadline`, each by a build of its own, after the tests
-/// passed without any.
+/// Words for cargo that turn on a package's code for RDMA, which is of the scope where its library
+/// is.
+pub fn features(root: &Path, package: &str) -> Vec<&'static str> {
+    let part = SCOPE.iter().find(|part| part.package == package);
+    let feature = part.and_then(|part| part.fabric).filter(|_| prerequisites::has_libfabric(root));
+    feature.map_or_else(Vec::new, |feature| vec!["--features", feature])
+}
+
+/// Tries mutants of one package one after the other until `deadline`, each by a build of its own,
+/// after the tests passed without any.
 pub fn judge(root: &Path, mutants: &[&Mutant], deadline: Instant) -> Result<Verdicts> {
     let seconds = deadline.saturating_duration_since(Instant::now()).as_secs().max(1);
     let report = root.join(REPORT);
@@ -247,7 +255,8 @@ pub fn judge(root: &Path, mutants: &[&Mutant], deadline: Instant) -> Result<Verd
     for one in mutants {
         command.args(["--file", &one.file, "--re", &exactly(&one.name)]);
     }
-    command.args(runner()).args(["--", "--lib", "--tests"]);
+    let package = mutants.first().map_or("", |one| one.package.as_str());
+    command.args(features(root, package)).args(runner()).args(["--", "--lib", "--tests"]);
     set_variables(root, &mut command);
     let output = command.output().context("cannot start timeout and cargo-mutants")?;
     let status = output.status.code().unwrap_or(-1);

@@ -16,7 +16,6 @@ use super::rewrite::{Part, Rewritten, rewrite};
 use super::{NUMBERS_MAX, runtime_text, sites};
 use crate::child;
 use crate::mutants::tool::{self, Mutant, TREE};
-use crate::prerequisites;
 
 /// Builds until all that does not compile is out. Each stage of the compiler, of which there are
 /// five, tells its errors only when the stages before it found none.
@@ -113,19 +112,13 @@ fn build_rounds(
     bail!("{package} with its mutants did not compile in {ROUNDS_MAX} builds")
 }
 
-/// Packages with a feature `fabric`.
-const WITH_FABRIC: [&str; 2] = ["haul-datapath", "haul-transfer"];
-
 fn run_cargo(root: &Path, package: &str, seconds: u64) -> Result<Output> {
     let bound = ["--signal=INT", "--kill-after=60", &seconds.to_string()].map(str::to_owned);
     let mut command = child::command(&root.join(TREE), "timeout", &[]);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     command.args(bound).arg(cargo).args(["test", "--no-run", "--message-format=json"]);
     command.args(["--lib", "--tests", "--package", package]);
-    // RDMA is code of the scope too, where its library is.
-    if WITH_FABRIC.contains(&package) && prerequisites::has_libfabric(root) {
-        command.args(["--features", "fabric"]);
-    }
+    command.args(tool::features(root, package));
     tool::set_variables(root, &mut command);
     command.output().context("cannot start timeout and cargo")
 }
