@@ -88,6 +88,23 @@ fn the_last_look_that_found_more_is_known() {
     }
 }
 
+/// Case of a stream over RDMA, whose connection carries nothing and would have seemed to stand.
+#[test]
+fn what_goes_by_endpoints_counts_with_what_the_connection_carried_before() {
+    let tcp = TcpInfo { bytes_sent: 7, bytes_acked: 5, bytes_received: 3, ..TcpInfo::default() };
+    let bytes = Arc::new(AtomicU64::new(100));
+    for (beside, moved) in [
+        (None, [7, 5, 3]),
+        (Some(Beside::Sent(bytes.clone())), [107, 105, 3]),
+        (Some(Beside::Received(bytes)), [7, 5, 103]),
+    ] {
+        let mut figures = StreamFigures { beside, ..StreamFigures::default() };
+        figures.moved(tcp, Instant::now());
+        let TcpInfo { bytes_sent, bytes_acked, bytes_received, .. } = figures.tcp;
+        assert_eq!([bytes_sent, bytes_acked, bytes_received], moved);
+    }
+}
+
 #[test]
 fn time_is_added_to_what_holds_a_stream() {
     let fits = TcpInfo {
