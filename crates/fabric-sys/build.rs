@@ -1,4 +1,5 @@
-//! Finds libfabric and compiles the functions that its headers define as static inline ones.
+//! Finds libfabric's headers and compiles the functions that they define as static inline ones. The
+//! library itself is loaded by the program (library.rs).
 
 fn main() {
     println!("cargo::rerun-if-changed=src/generated/inlines.c");
@@ -9,7 +10,8 @@ fn main() {
 
 #[cfg(feature = "libfabric")]
 fn libfabric() {
-    let found = pkg_config::Config::new().atleast_version("1.17").probe("libfabric");
+    let found =
+        pkg_config::Config::new().atleast_version("1.17").cargo_metadata(false).probe("libfabric");
     let library = found.unwrap_or_else(|error| {
         panic!(
             "the feature `fabric` needs libfabric 1.17 or newer (Debian: libfabric-dev): {error}"

@@ -10,6 +10,7 @@ use crate::{
     bindings::{self, fid_domain, fid_fabric},
     error::Error,
     info::Info,
+    library::library,
     object::Object,
 };
 
@@ -31,9 +32,10 @@ impl Domain {
     /// What fi_fabric(3) and fi_domain(3) say.
     pub fn open(info: Info) -> Result<Arc<Self>, Error> {
         let attributes = info.fabric_attributes();
+        let open = library()?.fabric;
         let fabric = Object::made("fi_fabric", |made| {
             // SAFETY: the attributes are those of a whole entry, which outlives the call.
-            unsafe { bindings::fi_fabric(attributes, made, ptr::null_mut()) }
+            unsafe { open(attributes, made, ptr::null_mut()) }
         })?;
         let domain = Object::made("fi_domain", |made| {
             // SAFETY: the fabric is open, and the entry is whole.

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 use std::fmt;
 
-use crate::bindings;
+use crate::library::{NoLibrary, library};
 
 /// A call of libfabric that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,13 +34,22 @@ impl Error {
     /// The code in libfabric's words.
     #[must_use]
     pub fn words(&self) -> String {
+        let Ok(library) = library() else {
+            return std::io::Error::from_raw_os_error(self.code).to_string();
+        };
         // SAFETY: takes any number and returns a text that stays until the end of the process.
-        let words = unsafe { bindings::fi_strerror(self.code) };
+        let words = unsafe { (library.strerror)(self.code) };
         if words.is_null() {
             return format!("error {}", self.code);
         }
         // SAFETY: it is not null, ends with a zero and is never changed.
         unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned()
+    }
+}
+
+impl From<&NoLibrary> for Error {
+    fn from(_: &NoLibrary) -> Self {
+        Self { call: "dlopen", code: libc::ELIBACC }
     }
 }
 

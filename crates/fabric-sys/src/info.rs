@@ -9,7 +9,7 @@ use std::ffi::CString;
 use crate::{
     bindings::{self, fi_info},
     error::Error,
-    no_cache, own_signals,
+    library::library,
 };
 
 /// Version of the interface that is asked for: the oldest library that is built against.
@@ -60,7 +60,7 @@ impl Info {
         let mut found = ptr::null_mut();
         // SAFETY: the texts and the hints live across the call, which writes a list or nothing.
         let result = unsafe {
-            bindings::fi_getinfo(
+            (library()?.getinfo)(
                 API_VERSION,
                 node,
                 ptr::null(),
@@ -73,13 +73,11 @@ impl Info {
         // SAFETY: the list that was just made has a first entry.
         let first = unsafe { Self::copy_of(found, kind) };
         // SAFETY: nobody else has the list.
-        unsafe { bindings::fi_freeinfo(found) };
+        unsafe { (library()?.freeinfo)(found) };
         first
     }
 
     fn hints(provider: &CStr, kind: EndpointKind) -> Result<Self, Error> {
-        no_cache::keep();
-        own_signals::keep();
         // SAFETY: null makes an empty structure with all parts that are written below.
         let hints = unsafe { Self::copy_of(ptr::null(), kind) }?;
         // SAFETY: the structure is ours alone; fi_dupinfo(3) made it.
@@ -109,7 +107,7 @@ impl Info {
     /// `entry` is null or points to a structure of libfabric.
     unsafe fn copy_of(entry: *const fi_info, kind: EndpointKind) -> Result<Self, Error> {
         // SAFETY: as the caller promises.
-        let copy = unsafe { bindings::fi_dupinfo(entry) };
+        let copy = unsafe { (library()?.dupinfo)(entry) };
         let raw = NonNull::new(copy).ok_or(Error { call: "fi_dupinfo", code: libc::ENOMEM })?;
         Ok(Self { raw, kind })
     }
@@ -207,8 +205,10 @@ impl Info {
 
 impl Drop for Info {
     fn drop(&mut self) {
-        // SAFETY: the structure is owned by `self`, which goes.
-        unsafe { bindings::fi_freeinfo(self.raw.as_ptr()) };
+        if let Ok(library) = library() {
+            // SAFETY: the structure is owned by `self`, which goes.
+            unsafe { (library.freeinfo)(self.raw.as_ptr()) };
+        }
     }
 }
 

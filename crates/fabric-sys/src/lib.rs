@@ -18,6 +18,8 @@ mod error;
 #[cfg(feature = "libfabric")]
 mod info;
 #[cfg(feature = "libfabric")]
+mod library;
+#[cfg(feature = "libfabric")]
 mod listener;
 #[cfg(feature = "libfabric")]
 mod memory;
@@ -36,6 +38,7 @@ pub use {
     domain::Domain,
     error::Error,
     info::{EndpointKind, Info},
+    library::{NoLibrary, load},
     listener::{Address, Listener, Patience, Ticket, connect},
     memory::{Buffer, NoWindow, Reach, Remote, Window},
 };

@@ -1,59 +1,55 @@
-//! Signals stay this program's: handlers that libraries set before `main` are taken away.
+//! Signals stay this program's: handlers that a library sets while it is loaded are taken away.
 //!
-//! libfabric of a distribution comes with libpsm2, which handles SIGINT, SIGTERM and four more as
-//! soon as it is loaded, whatever the parent ignored (a shell's `&` ignores SIGINT), and ends the
-//! process with a file of a backtrace. So what each signal did is noted before any library's own
-//! beginning, and set again behind all of them.
+//! libfabric of a distribution comes with libpsm2, which handles SIGINT, SIGTERM and four more from
+//! its loading on, whatever the program did with them before, and ends the process with a file of a
+//! backtrace. It takes 0.2 s to load; a second thread sets the signals right meanwhile.
 
-use core::{cell::UnsafeCell, mem::MaybeUninit, ptr};
+use core::{mem::MaybeUninit, ptr};
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+    time::Duration,
+};
 
 /// Signals that libpsm2 takes.
 const TAKEN: [libc::c_int; 6] =
     [libc::SIGINT, libc::SIGILL, libc::SIGABRT, libc::SIGBUS, libc::SIGSEGV, libc::SIGTERM];
+/// Longest time for which a handler of the library stands.
+const SLICE: Duration = Duration::from_millis(1);
 
-/// Actions as they were before any library's own beginning.
-struct Noted(UnsafeCell<MaybeUninit<[libc::sigaction; TAKEN.len()]>>);
+type Actions = [libc::sigaction; TAKEN.len()];
 
-// SAFETY: only the two functions below use it, one after the other, in the process's one thread.
-unsafe impl Sync for Noted {}
-
-static NOTED: Noted = Noted(UnsafeCell::new(MaybeUninit::zeroed()));
-
-/// Called by the loader before any library begins.
-// SAFETY: the section holds pointers to functions of this kind, of the program alone (System V ABI,
-// "Initialization and Termination Functions"); this one needs nothing that others prepare.
-#[unsafe(link_section = ".preinit_array")]
-#[used]
-static NOTE: extern "C" fn() = note;
-
-/// Called by the loader when all libraries have begun, before `main`.
-// SAFETY: as above.
-#[unsafe(link_section = ".init_array")]
-#[used]
-static RESTORE: extern "C" fn() = restore;
-
-/// Has the linker take this module, with its entries for the loader, wherever it is called.
-pub(crate) fn keep() {
-    core::hint::black_box((&raw const NOTE, &raw const RESTORE));
+/// Loads what sets handlers, and keeps the program's own.
+pub(crate) fn kept<T>(load: impl FnOnce() -> T) -> T {
+    let noted = noted();
+    let is_loaded = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_loaded.load(Ordering::Acquire) {
+                restore(&noted);
+                thread::sleep(SLICE);
+            }
+        });
+        let loaded = load();
+        is_loaded.store(true, Ordering::Release);
+        restore(&noted);
+        loaded
+    })
 }
 
-fn noted() -> *mut libc::sigaction {
-    NOTED.0.get().cast()
+fn noted() -> Actions {
+    TAKEN.map(|signal| {
+        let mut action = MaybeUninit::zeroed();
+        // SAFETY: the signal has an action, which goes to the place.
+        unsafe { libc::sigaction(signal, ptr::null(), action.as_mut_ptr()) };
+        // SAFETY: it was written, or is zeros: the default action.
+        unsafe { action.assume_init() }
+    })
 }
 
-extern "C" fn note() {
-    for (at, signal) in TAKEN.into_iter().enumerate() {
-        let place = noted().wrapping_add(at);
-        // SAFETY: the place is one of the array's, and no other thread is there.
-        unsafe { libc::sigaction(signal, ptr::null(), place) };
-    }
-}
-
-extern "C" fn restore() {
-    for (at, signal) in TAKEN.into_iter().enumerate() {
-        let place = noted().wrapping_add(at);
-        // SAFETY: the place is one of the array's, which `note` has written; where it was not
-        // called, zeros stand for the default action.
-        unsafe { libc::sigaction(signal, place, ptr::null_mut()) };
+fn restore(noted: &Actions) {
+    for (signal, action) in TAKEN.into_iter().zip(noted) {
+        // SAFETY: the action is one that was in force before, with a handler of this program.
+        unsafe { libc::sigaction(signal, action, ptr::null_mut()) };
     }
 }

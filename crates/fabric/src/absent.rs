@@ -12,6 +12,14 @@ use std::{
 
 use crate::{Error, Figures, Provider, Wait};
 
+/// Says how to get a build that can load libfabric.
+///
+/// # Errors
+/// [`Error::NotBuilt`].
+pub fn load() -> Result<(), Error> {
+    Err(Error::NotBuilt)
+}
+
 /// A provider that was opened.
 #[derive(Clone, Debug)]
 pub struct Fabric(Infallible);

@@ -12,6 +12,11 @@ pub enum Error {
          libfabric-dev, then `cargo install --path crates/cli --features fabric`"
     )]
     NotBuilt,
+    #[error(
+        "RDMA needs the library libfabric 1.17 or newer, found {0}; install it: Debian's package \
+         is libfabric1"
+    )]
+    NoLibrary(String),
     #[error("no {provider} endpoint here: needs {needs}, found {found}")]
     NoProvider { provider: Provider, needs: &'static str, found: String },
     #[error("{call}: {words}")]
@@ -36,7 +41,9 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> io::ErrorKind {
         match self {
-            Self::NotBuilt | Self::NoProvider { .. } => io::ErrorKind::Unsupported,
+            Self::NotBuilt | Self::NoLibrary(_) | Self::NoProvider { .. } => {
+                io::ErrorKind::Unsupported
+            }
             Self::Call { code, .. } => io::Error::from_raw_os_error(*code).kind(),
             Self::NoMemory { .. } => io::ErrorKind::OutOfMemory,
             Self::PeerGone => io::ErrorKind::UnexpectedEof,

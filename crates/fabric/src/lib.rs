@@ -23,8 +23,8 @@
 //! **Lifeline**: each pair has a TCP connection beside it. When that ends, the pair has ended: a
 //! process that was killed is noticed by every provider, and who shuts the socket down stops both.
 //!
-//! The feature `libfabric` links the library. Without it the same types stand here, nothing can be
-//! opened, and the error says how to get it.
+//! The feature `libfabric` builds what loads the library. Without it the same types stand here,
+//! nothing can be opened, and the error says how to get it.
 
 mod error;
 mod figures;
@@ -48,7 +48,7 @@ pub use provider::{Mover, NoSuchProvider, Provider};
 
 #[cfg(feature = "libfabric")]
 pub use {
-    opening::{Contact, Fabric, Listening, Pair},
+    opening::{Contact, Fabric, Listening, Pair, load},
     receiving::{HELD_MAX, Message, ReceiveEnd},
     sending::{FileError, InFlight, SendEnd},
 };
@@ -56,4 +56,5 @@ pub use {
 #[cfg(not(feature = "libfabric"))]
 pub use absent::{
     Contact, Fabric, FileError, HELD_MAX, InFlight, Listening, Message, Pair, ReceiveEnd, SendEnd,
+    load,
 };

@@ -15,6 +15,14 @@ const ADDRESS_BYTES_MAX: usize = 512;
 /// Bytes of a contact in front of the address: the ticket, and the address's format.
 const HEAD_BYTES: usize = size_of::<Ticket>() + size_of::<u32>();
 
+/// Loads libfabric, which the first use does otherwise: it takes a part of a second.
+///
+/// # Errors
+/// [`Error::NoLibrary`] where this host has none.
+pub fn load() -> Result<(), Error> {
+    haul_fabric_sys::load().map_err(|error| Error::NoLibrary(error.0))
+}
+
 /// A provider that was opened, on one address of this host.
 #[derive(Clone, Debug)]
 pub struct Fabric {
@@ -26,8 +34,9 @@ impl Fabric {
     /// Opens a provider, on the card that has the address `local`.
     ///
     /// # Errors
-    /// [`Error::NoProvider`] where this host has none there.
+    /// [`Error::NoLibrary`] and [`Error::NoProvider`] where this host has none there.
     pub fn open(provider: Provider, local: IpAddr) -> Result<Self, Error> {
+        load()?;
         let node = local.to_string();
         let (kind, node) = match provider {
             Provider::Verbs | Provider::Tcp => (EndpointKind::Connected, Some(node.as_str())),

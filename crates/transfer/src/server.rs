@@ -82,6 +82,12 @@ impl Server {
     /// # Errors
     /// Says which of them, and what to do.
     pub fn bind(options: ServeOptions) -> Result<Self, Problem> {
+        if options.rdma {
+            // Before a client waits for it.
+            haul_fabric::load().map_err(|error| {
+                problem("cannot serve with --fabric", "", &error.to_string(), "leave it out")
+            })?;
+        }
         let state = StateDirectory::open(&options.state_directory)?;
         let root = match &options.root {
             ServeRoot::Null => None,

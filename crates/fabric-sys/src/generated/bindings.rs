@@ -79,12 +79,6 @@ pub const FI_EOVERRUN: _bindgen_ty_1 = 268;
 pub const FI_ENORX: _bindgen_ty_1 = 269;
 pub const FI_ERRNO_MAX: _bindgen_ty_1 = 270;
 pub type _bindgen_ty_1 = ::core::ffi::c_uint;
-unsafe extern "C" {
-    pub fn fi_strerror(errnum: ::core::ffi::c_int) -> *const ::core::ffi::c_char;
-}
-unsafe extern "C" {
-    pub fn fi_version() -> u32;
-}
 pub type fid_t = *mut fid;
 pub type fi_addr_t = u64;
 pub const fi_av_type_FI_AV_UNSPEC: fi_av_type = 0;
@@ -394,22 +388,6 @@ const _: () = {
     ["Size of fid"][::core::mem::size_of::<fid>() - 24usize];
     ["Alignment of fid"][::core::mem::align_of::<fid>() - 8usize];
 };
-unsafe extern "C" {
-    pub fn fi_getinfo(
-        version: u32,
-        node: *const ::core::ffi::c_char,
-        service: *const ::core::ffi::c_char,
-        flags: u64,
-        hints: *const fi_info,
-        info: *mut *mut fi_info,
-    ) -> ::core::ffi::c_int;
-}
-unsafe extern "C" {
-    pub fn fi_freeinfo(info: *mut fi_info);
-}
-unsafe extern "C" {
-    pub fn fi_dupinfo(info: *const fi_info) -> *mut fi_info;
-}
 #[repr(C)]
 #[repr(align(8))]
 #[derive(Debug, Copy, Clone)]
@@ -421,13 +399,6 @@ const _: () = {
     ["Size of fid_fabric"][::core::mem::size_of::<fid_fabric>() - 40usize];
     ["Alignment of fid_fabric"][::core::mem::align_of::<fid_fabric>() - 8usize];
 };
-unsafe extern "C" {
-    pub fn fi_fabric(
-        attr: *mut fi_fabric_attr,
-        fabric: *mut *mut fid_fabric,
-        context: *mut ::core::ffi::c_void,
-    ) -> ::core::ffi::c_int;
-}
 #[repr(C)]
 #[repr(align(8))]
 #[derive(Debug, Copy, Clone)]
