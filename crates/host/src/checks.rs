@@ -14,6 +14,7 @@ use crate::tune::{
 pub enum Group {
     Tcp,
     NetworkCard,
+    Rdma,
     Processor,
     Storage,
     System,
@@ -25,6 +26,7 @@ impl Group {
         match self {
             Self::Tcp => "TCP and sockets",
             Self::NetworkCard => "Network cards",
+            Self::Rdma => "RDMA",
             Self::Processor => "Processors and memory",
             Self::Storage => "Storage",
             Self::System => "System and limits",
@@ -64,6 +66,9 @@ checks! {
     // Network cards
     card, rings, mtu, txqueuelen, offloads, pause, coalescing, pcie_link, pcie_read_request,
     big_tcp, card_driver, irqbalance, interrupts, queues, numa_node,
+    // RDMA
+    rdma_port, rdma_memlock, rdma_mtu, rdma_address, rdma_pcie, rdma_flow_control, rdma_ecn,
+    rdma_errors, rdma_packages, rdma_kernel,
     // Processors and memory
     governor, boost, smt, cores, iommu, numa_balancing, c_states,
     // Storage
@@ -84,16 +89,7 @@ const FAST_BITS_PER_S: u64 = 40_000_000_000;
 /// Findings of `look` for each card of the goal that is there; the check `card` names those that
 /// are not.
 fn of_cards(machine: &Machine, goal: &Goal, look: impl Fn(&str) -> Finding) -> Vec<Finding> {
-    goal.cards.iter().filter(|card| is_there(machine, card)).map(|card| look(card)).collect()
-}
-
-/// Whether the host has this card: a name with a blank or a slash is that of no interface
-/// (net/core/dev.c, dev_valid_name).
-fn is_there(machine: &Machine, card: &str) -> bool {
-    let is_name = !card.is_empty()
-        && !card.starts_with(['.', '-'])
-        && !card.contains(|sign: char| sign == '/' || sign.is_whitespace());
-    is_name && machine.path(&format!("/sys/class/net/{card}")).is_dir()
+    goal.cards.iter().filter(|card| machine.has_interface(card)).map(|card| look(card)).collect()
 }
 
 /// The card's address on PCI, such as `0000:3b:00.0`; a virtual one may have none.

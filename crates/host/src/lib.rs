@@ -24,6 +24,7 @@ mod limits;
 mod memory;
 mod network;
 mod numa;
+pub mod rdma;
 pub mod tune;
 
 pub use block_device::{BlockDevice, Storage};

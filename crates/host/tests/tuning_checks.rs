@@ -19,7 +19,8 @@ const LINK: &str = r#"[{"ifname":"eth0","min_mtu":68,"max_mtu":9978,"tso_max_siz
     "gro_ipv4_max_size":65536}]"#;
 
 /// Answers of programs, by command.
-const ANSWERS: [(&str, &str); 10] = [
+const ANSWERS: [(&str, &str); 11] = [
+    ("dcb pfc show dev eth0", "pfc-cap 8 macsec-bypass off delay 0\nprio-pfc 0:off 3:off\n"),
     ("ethtool -g eth0", RINGS),
     ("ethtool -l eth0", CHANNELS),
     ("ethtool -k eth0", "Features for eth0:\nscatter-gather: off\nlarge-receive-offload: on\n"),
@@ -103,6 +104,20 @@ const FILES: &[(&str, &str)] = &[
     ("sys/block/sda/queue/rotational", "1"),
     ("sys/block/sda/queue/scheduler", "[bfq] mq-deadline"),
     ("sys/block/sda/sda1/dev", "8:1"),
+    ("sys/class/infiniband/mlx5_0/device/current_link_speed", "8.0 GT/s PCIe"),
+    ("sys/class/infiniband/mlx5_0/device/current_link_width", "8"),
+    ("sys/class/infiniband/mlx5_0/device/max_link_speed", "8.0 GT/s PCIe"),
+    ("sys/class/infiniband/mlx5_0/device/max_link_width", "16"),
+    ("sys/class/infiniband/mlx5_0/fw_ver", "22.31.1014"),
+    ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", "eth0"),
+    ("sys/class/infiniband/mlx5_0/ports/1/gid_attrs/types/0", "IB/RoCE v1"),
+    ("sys/class/infiniband/mlx5_0/ports/1/gids/0", "fe80::1"),
+    ("sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_sequence", "7"),
+    ("sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet"),
+    ("sys/class/infiniband/mlx5_0/ports/1/rate", "100 Gb/sec (4X EDR)"),
+    ("sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE"),
+    ("sys/class/infiniband/mlx5_0/ports/2/link_layer", "InfiniBand"),
+    ("sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN"),
     ("sys/class/iommu/dmar0/address", "1"),
     ("sys/class/net/eth0/device/current_link_speed", "8.0 GT/s PCIe"),
     ("sys/class/net/eth0/device/current_link_width", "8"),
@@ -114,6 +129,7 @@ const FILES: &[(&str, &str)] = &[
     ("sys/class/net/eth0/device/numa_node", "1"),
     ("sys/class/net/eth0/device/uevent", "PCI_SLOT_NAME=0000:3b:00.0"),
     ("sys/class/net/eth0/duplex", "full"),
+    ("sys/class/net/eth0/ecn/roce_np/enable/3", "0"),
     ("sys/class/net/eth0/flags", "0x1003"),
     ("sys/class/net/eth0/mtu", "4000"),
     ("sys/class/net/eth0/operstate", "up"),
@@ -173,7 +189,7 @@ fn a_host_that_nobody_has_tuned_is_found_wanting_by_every_check() {
     let (root, _) = stored();
     let findings = audited(root.path());
     // These find nothing to say against this host.
-    let content = ["card", "numa-node", "card-driver", "kernel-age", "smt"];
+    let content = ["card", "numa-node", "card-driver", "kernel-age", "smt", "rdma-kernel"];
     for check in haul_host::checks::CHECKS {
         let improves = findings
             .iter()

@@ -1,6 +1,6 @@
 //! State of the network card: there or not, up or not, and its speed against the goal.
 
-use super::{Check, Group, is_there, maker};
+use super::{Check, Group, maker};
 use crate::tune::{
     Finding, Goal, Machine, Needs, Weight,
     goal::{rate_words, speed},
@@ -39,7 +39,7 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
 }
 
 fn of_card(machine: &Machine, card: &str) -> Finding {
-    if !is_there(machine, card) {
+    if !machine.has_interface(card) {
         return Finding::improve(Weight::High, card, "there is no such card", &all(machine))
             .needs(Needs::Nothing);
     }
@@ -75,7 +75,7 @@ fn of_card(machine: &Machine, card: &str) -> Finding {
 /// Names of the cards that could be named instead.
 fn all(machine: &Machine) -> String {
     let mut names = machine.names("/sys/class/net");
-    names.retain(|name| name != "lo" && is_there(machine, name));
+    names.retain(|name| name != "lo" && machine.has_interface(name));
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
 

@@ -1,6 +1,6 @@
 //! The IOMMU: whether each packet's place in memory is translated for the card.
 
-use super::{Check, FAST_BITS_PER_S, Group, is_there};
+use super::{Check, FAST_BITS_PER_S, Group};
 use crate::tune::{Finding, Goal, Machine, Needs, Weight};
 
 pub const CHECK: Check = Check {
@@ -39,7 +39,7 @@ fn look(machine: &Machine, goal: &Goal) -> Vec<Finding> {
     let translated: Vec<&String> = goal
         .cards
         .iter()
-        .filter(|card| is_there(machine, card))
+        .filter(|card| machine.has_interface(card))
         .filter(|card| is_translated(machine, card).unwrap_or(passes_all.is_none()))
         .collect();
     if translated.is_empty() && (passes_all.is_some() || !goal.cards.is_empty()) {

@@ -51,31 +51,36 @@ impl Link {
 }
 
 fn of_card(machine: &Machine, goal: &Goal, card: &str) -> Finding {
+    let directory = format!("/sys/class/net/{card}/device");
     let subject = format!("{card}: PCI Express");
-    let now = match link(machine, card, "current") {
+    of_device(machine, &directory, &subject, card_rate(machine, goal, card))
+}
+
+/// The finding for the PCI device in `directory`, which carries `rate` at its wire.
+pub(super) fn of_device(machine: &Machine, directory: &str, subject: &str, rate: u64) -> Finding {
+    let now = match link(machine, directory, "current") {
         Ok(link) => link,
         Err(Unread { why: Why::Missing, .. }) => {
-            return Finding::absent(&subject, "the card is on no PCI Express link");
+            return Finding::absent(subject, "the card is on no PCI Express link");
         }
-        Err(unread) => return Finding::unknown(&subject, &unread),
+        Err(unread) => return Finding::unknown(subject, &unread),
     };
     let found = format!("{}, {}", now.words(), carries(now));
-    let rate = card_rate(machine, goal, card);
     let is_enough = now.bits_per_s() >= rate as f64;
     // Some bridges do not tell what they could.
-    let most = link(machine, card, "max").unwrap_or(now);
+    let most = link(machine, directory, "max").unwrap_or(now);
     let is_less =
         now.lanes < most.lanes || now.gigatransfers_per_s < most.gigatransfers_per_s;
     let finding = match (is_enough, is_less) {
-        (true, false) => return Finding::good(Weight::High, &subject, &found),
-        (true, true) => Finding::improve(Weight::Low, &subject, &found, &most.words()).note(
+        (true, false) => return Finding::good(Weight::High, subject, &found),
+        (true, true) => Finding::improve(Weight::Low, subject, &found, &most.words()).note(
             "enough for one port; less than the card can, by its slot, a riser or power saving",
         ),
-        (false, true) => Finding::improve(Weight::High, &subject, &found, &most.words())
+        (false, true) => Finding::improve(Weight::High, subject, &found, &most.words())
             .note("the card can do more: another slot, no riser, seat it anew, see the BIOS"),
         (false, false) => {
             let wanted = format!("a link for {}", rate_words(rate));
-            Finding::improve(Weight::High, &subject, &found, &wanted)
+            Finding::improve(Weight::High, subject, &found, &wanted)
                 .note("the card itself has no wider link, so it never reaches its rate")
         }
     };
@@ -87,8 +92,8 @@ fn carries(link: Link) -> String {
 }
 
 /// Reads a link's speed, `8.0 GT/s PCIe` (older kernels `8 GT/s`), and its width, `16`.
-fn link(machine: &Machine, card: &str, which: &str) -> Result<Link, Unread> {
-    let path = |what: &str| format!("/sys/class/net/{card}/device/{which}_link_{what}");
+fn link(machine: &Machine, directory: &str, which: &str) -> Result<Link, Unread> {
+    let path = |what: &str| format!("{directory}/{which}_link_{what}");
     let (speed_path, width_path) = (path("speed"), path("width"));
     let speed = machine.text(&speed_path)?;
     let gigatransfers_per_s = speed

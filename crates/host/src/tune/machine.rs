@@ -312,6 +312,16 @@ impl Machine {
         names
     }
 
+    /// Whether the host has this network interface: a name with a blank or a slash is that of none
+    /// (net/core/dev.c, dev_valid_name).
+    #[must_use]
+    pub fn has_interface(&self, name: &str) -> bool {
+        let is_name = !name.is_empty()
+            && !name.starts_with(['.', '-'])
+            && !name.contains(|sign: char| sign == '/' || sign.is_whitespace());
+        is_name && self.path(&format!("/sys/class/net/{name}")).is_dir()
+    }
+
     /// The numbers of the processors that are on.
     #[must_use]
     pub fn processors(&self) -> Vec<u32> {
@@ -403,7 +413,8 @@ fn failed(what: &str, words: &str) -> Unread {
 fn package(program: &str) -> &'static str {
     match program {
         "ethtool" => "ethtool",
-        "ip" | "tc" => "iproute2",
+        "dcb" | "ip" | "tc" => "iproute2",
+        "ibv_devinfo" => "ibverbs-utils",
         "lspci" | "setpci" => "pciutils",
         "systemctl" => "systemd",
         _ => "the package that has it",

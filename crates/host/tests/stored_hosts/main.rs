@@ -111,6 +111,39 @@ fn a_container_is_told_who_can_change_what_it_cannot() {
     }
 }
 
+/// Findings of the checks of RDMA on this host.
+fn of_rdma(name: &str) -> Vec<Finding> {
+    let mut found = findings(name);
+    found.retain(|finding| finding.check.starts_with("rdma-"));
+    found
+}
+
+#[test]
+fn rdma_is_looked_at_where_there_is_a_card_and_nowhere_else() {
+    for host in HOSTS.iter() {
+        let has_card = ["roce-healthy", "roce-sick", "infiniband", "soft-roce"];
+        assert_eq!(
+            !of_rdma(&host.name).is_empty(),
+            has_card.contains(&&host.name[..]),
+            "{}",
+            host.name
+        );
+    }
+}
+
+#[test]
+fn a_healthy_card_of_rdma_has_nothing_to_improve_and_a_sick_one_has_by_every_check() {
+    let healthy = of_rdma("roce-healthy");
+    assert!(healthy.iter().all(|finding| finding.state == State::Good), "{healthy:#?}");
+    let sick = of_rdma("roce-sick");
+    for check in haul_host::checks::CHECKS.iter().filter(|check| check.name.starts_with("rdma-")) {
+        assert!(healthy.iter().any(|finding| finding.check == check.name), "{}", check.name);
+        let improves =
+            |finding: &Finding| finding.check == check.name && finding.state == State::Improve;
+        assert!(sick.iter().any(improves), "{}", check.name);
+    }
+}
+
 #[test]
 fn a_host_of_nonsense_is_told_that_it_makes_none() {
     let found = findings("broken");

@@ -17,8 +17,8 @@ use haul_transfer::internals::net::NetReport;
 use jiff::Timestamp;
 use std::{collections::BTreeSet, path::Path};
 
-const GROUPS: [Group; 5] =
-    [Group::Tcp, Group::NetworkCard, Group::Processor, Group::Storage, Group::System];
+const GROUPS: [Group; 6] =
+    [Group::Tcp, Group::NetworkCard, Group::Rdma, Group::Processor, Group::Storage, Group::System];
 /// Longest command that is shown: a longer one, as one for each of 128 processors, is left to
 /// --dry-run.
 const COMMAND_SIGNS_MAX: usize = 160;
