@@ -410,7 +410,10 @@ fn reaping_a_synchronous_engine_returns_at_once() {
 
 #[test]
 fn what_has_come_on_a_socket_is_told_by_the_socket() {
-    let (_near, far) = stream::wires(SocketBuffers::Automatic);
+    let (near, far) = stream::wires(SocketBuffers::Automatic);
     let mut receiver = Receiver::open(vec![read_write()], far, &stream::host(), 1 << 20).unwrap();
     assert_eq!(receiver.has_come(), None);
+    // Nor has it figures of RDMA endpoints.
+    let sender = Sender::open(vec![read_write()], near, &stream::host(), 1 << 20).unwrap();
+    assert_eq!((sender.fabric_figures(), receiver.fabric_figures()), (None, None));
 }

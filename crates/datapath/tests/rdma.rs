@@ -99,6 +99,8 @@ mod pairs {
             sender.reap(Wait::ForAll, &mut done).unwrap();
             let times = sender.stage_times();
             assert!(times.send_ns > 0 && times.digest_ns == 0, "{times:?}");
+            let figures = sender.fabric_figures().unwrap().end;
+            assert_eq!((figures.window_bytes, figures.copied_bytes), (len, short));
             (sender, done)
         });
         let mut done = Vec::new();
@@ -106,6 +108,11 @@ mod pairs {
         receiver.submit(&span(2, &target, len, short), None, &mut done).unwrap();
         receiver.reap(Wait::ForAll, &mut done).unwrap();
         assert_eq!(receiver.spans_in_flight(), 0);
+        let figures = receiver.fabric_figures().unwrap();
+        assert_eq!(figures.end.buffered_bytes, len + short);
+        assert_eq!(figures.direct_bytes + figures.cached_bytes, len + short, "{figures:?}");
+        // What is not a whole page goes through the page cache.
+        assert!(figures.cached_bytes > short, "{figures:?}");
         let (sender, sent) = sending.join().unwrap();
         for mut done in [sent, done] {
             done.sort_unstable_by_key(|one| one.id.0);

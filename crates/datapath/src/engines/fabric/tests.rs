@@ -175,6 +175,7 @@ fn all_writes_of_a_span_are_waited_for() {
     let mut done = Vec::new();
     receiver.reap(Wait::ForAll, &mut done).unwrap();
     assert_eq!((receiver.spans_in_flight(), done.len()), (0, 1));
+    assert_eq!((receiver.direct_bytes, receiver.cached_bytes), (2 * PAGE as u64, 0));
     let _read = reading.join().unwrap();
     drop((receiver, sender));
 }
@@ -195,6 +196,7 @@ fn what_cannot_go_past_the_page_cache_goes_through_it_to_its_place() {
     let flight = &receiver.flights[0];
     assert_eq!((flight.writes, flight.copied_bytes), (0, PAGE as u64));
     assert!(flight.fault.is_none());
+    assert_eq!((receiver.direct_bytes, receiver.cached_bytes), (0, PAGE as u64));
     let mut came = [0; PAGE];
     target.file.file().read_exact_at(&mut came, 5 * PAGE as u64 + 1).unwrap();
     assert_eq!(came, [6; PAGE]);
@@ -230,6 +232,7 @@ fn bytes_that_go_through_the_page_cache_are_copied() {
     receiver.write_buffered(&target, 10, &[1; 100]);
     receiver.write_buffered(&target, 110, &[2; 50]);
     assert_eq!(receiver.flights[0].copied_bytes, 150);
+    assert_eq!((receiver.direct_bytes, receiver.cached_bytes), (0, 150));
     assert_eq!(target.file.file().metadata().unwrap().len(), 160);
     drop((receiver, sender));
 }
