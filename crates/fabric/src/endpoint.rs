@@ -136,15 +136,38 @@ pub(crate) fn has_ended(lifeline: &OwnedFd) -> bool {
 }
 
 fn state_of(lifeline: &OwnedFd) -> Lifeline {
-    let flags = PollFlags::RDHUP;
-    let mut polled = [PollFd::new(lifeline, flags)];
-    let outcome = poll(&mut polled, Some(&rustix::event::Timespec::default()));
+    let mut polled = [PollFd::new(lifeline, PollFlags::RDHUP)];
+    // One that cannot be looked at has no events.
+    let _ = poll(&mut polled, Some(&rustix::event::Timespec::default()));
     let found = polled[0].revents();
-    if outcome.is_err() || !found.intersects(flags | PollFlags::HUP | PollFlags::ERR) {
-        Lifeline::Whole
-    } else if found.intersects(PollFlags::HUP | PollFlags::ERR) {
+    if found.intersects(PollFlags::HUP.union(PollFlags::ERR)) {
         Lifeline::Cut
-    } else {
+    } else if found.contains(PollFlags::RDHUP) {
         Lifeline::PeerSaysNoMore
+    } else {
+        Lifeline::Whole
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Shutdown, TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_lifeline_is_whole_until_its_peer_says_no_more_or_it_is_cut() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let pair = || {
+            let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            (OwnedFd::from(near), listener.accept().unwrap().0)
+        };
+        let (near, far) = pair();
+        assert_eq!((state_of(&near), has_ended(&near)), (Lifeline::Whole, false));
+        far.shutdown(Shutdown::Write).unwrap();
+        assert_eq!((state_of(&near), has_ended(&near)), (Lifeline::PeerSaysNoMore, true));
+        let (near, _far) = pair();
+        rustix::net::shutdown(&near, rustix::net::Shutdown::Both).unwrap();
+        assert_eq!((state_of(&near), has_ended(&near)), (Lifeline::Cut, true));
     }
 }

@@ -334,6 +334,8 @@ impl SendEnd {
         moved: u64,
         see: &mut dyn FnMut(&[u8]),
     ) -> Result<u64, (u64, FileError)> {
+        // A file that was cut short and grew again has bytes that wait before this window.
+        self.flush().map_err(|error| (moved, error.into()))?;
         let mut sent = 0;
         while sent < window.len_bytes() {
             let at = moved + sent as u64;
@@ -501,14 +503,7 @@ impl SendEnd {
     /// Takes what the peer says of its room: the length of its buffers never changes, as bytes that
     /// wait for more may fill one already.
     fn take_room(&mut self, Room { posted, message_bytes }: Room) -> Result<(), Error> {
-        if posted < self.room || posted - self.room > u64::from(u16::MAX) {
-            return Err(Error::BadMessage("a count of buffers that cannot be"));
-        }
-        if message_bytes < MESSAGE_BYTES_MIN
-            || self.peer_bytes.is_some_and(|was| was != message_bytes)
-        {
-            return Err(Error::BadMessage("a length of buffers that cannot be"));
-        }
+        check_room(Room { posted, message_bytes }, self.room, self.peer_bytes)?;
         if self.peer_bytes.replace(message_bytes).is_none() {
             let peers = usize::try_from(message_bytes).unwrap_or(usize::MAX);
             self.message_bytes = self.message_bytes.min(peers);
@@ -528,6 +523,19 @@ impl Drop for SendEnd {
     }
 }
 
+/// Checks what a peer says of its room against what it has said before.
+fn check_room(said: Room, room: u64, peer_bytes: Option<u32>) -> Result<(), Error> {
+    let more = said.posted.checked_sub(room);
+    if more.is_none_or(|more| more > u64::from(u16::MAX)) {
+        return Err(Error::BadMessage("a count of buffers that cannot be"));
+    }
+    let is_same = peer_bytes.is_none_or(|was| was == said.message_bytes);
+    if said.message_bytes < MESSAGE_BYTES_MIN || !is_same {
+        return Err(Error::BadMessage("a length of buffers that cannot be"));
+    }
+    Ok(())
+}
+
 /// Whether a file has this many bytes.
 fn reaches(file: &File, end_bytes: u64) -> bool {
     file.metadata().is_ok_and(|found| found.len() >= end_bytes)
@@ -545,5 +553,48 @@ fn why_refused(refused: &NoWindow) -> String {
             "needs memory that may be locked (RLIMIT_MEMLOCK) for {WINDOW_BYTES} bytes, found \
              {error}"
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_grows_by_no_more_than_65_535_buffers_and_never_shrinks() {
+        let said = |posted| check_room(Room { posted, message_bytes: 4096 }, 10, None);
+        assert_eq!([10, 11, 10 + 65_535].map(said), [0; 3].map(|_| Ok(())));
+        let bad = Err(Error::BadMessage("a count of buffers that cannot be"));
+        assert_eq!([9, 0, 10 + 65_536, u64::MAX].map(said), [0; 4].map(|_| bad.clone()));
+    }
+
+    #[test]
+    fn buffers_have_a_page_at_least_and_stay_as_long_as_they_were() {
+        let said = |message_bytes, was| check_room(Room { posted: 1, message_bytes }, 0, was);
+        assert_eq!(said(4096, None), Ok(()));
+        assert_eq!(said(8192, Some(8192)), Ok(()));
+        let bad = Err(Error::BadMessage("a length of buffers that cannot be"));
+        assert_eq!(said(4095, None), bad);
+        assert_eq!(said(4095, Some(4095)), bad);
+        assert_eq!((said(8191, Some(8192)), said(8193, Some(8192))), (bad.clone(), bad));
+    }
+
+    #[test]
+    fn a_file_reaches_its_last_byte() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(100).unwrap();
+        assert!(reaches(&file, 100) && !reaches(&file, 101));
+    }
+
+    #[test]
+    fn pages_that_are_refused_say_what_they_need() {
+        let said = |code| {
+            let error = haul_fabric_sys::Error { call: "fi_mr_reg", code };
+            why_refused(&NoWindow::Register(error))
+        };
+        assert!(said(Errno::FAULT.raw_os_error()).contains("needs Linux 6.2"));
+        assert!(said(Errno::NOMEM.raw_os_error()).contains("for 4194304 bytes"));
+        let said = why_refused(&NoWindow::Map(io::ErrorKind::InvalidInput.into()));
+        assert!(said.starts_with("needs a file that can be mapped, found"), "{said}");
     }
 }

@@ -2,6 +2,8 @@
 //! one test that is skipped.
 
 #[cfg(feature = "libfabric")]
+mod counts;
+#[cfg(feature = "libfabric")]
 mod processes;
 #[cfg(feature = "libfabric")]
 mod streams;

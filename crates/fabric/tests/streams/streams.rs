@@ -29,7 +29,7 @@ pub fn open(way: FabricWay, local: IpAddr) -> Fabric {
 }
 
 /// Two ends with this much memory each, and another handle of the sender's lifeline.
-fn pair(way: FabricWay, memory: [usize; 2], wait: Wait) -> (SendEnd, ReceiveEnd, TcpStream) {
+pub fn pair(way: FabricWay, memory: [usize; 2], wait: Wait) -> (SendEnd, ReceiveEnd, TcpStream) {
     let (near, far) = sockets();
     let handle = near.try_clone().expect("it works here");
     let listening = open(way, way.far).listen([7; 16]).expect("it works here");
