@@ -273,3 +273,23 @@ fn a_span_that_breaks_off_leaves_no_write_under_way_and_others_as_they_were() {
     let _read = reading.join().unwrap();
     drop((receiver, sender));
 }
+
+#[test]
+fn whole_pages_go_past_the_page_cache_until_the_file_system_refuses_them() {
+    let (mut sender, mut receiver) = ends();
+    let target = span(1, file(), 0);
+    if receiver.ring.is_none() || target.file.direct().is_err() {
+        return skip("io_uring and O_DIRECT", "not both");
+    }
+    receiver.flights.push(Flight::new(target.clone()));
+    let len = DIRECT_BYTES_MIN as u64;
+    for (is_refused, counted) in [(false, (len, 0)), (true, (len, len))] {
+        receiver.is_refused = is_refused;
+        let bytes = message(&mut sender, &mut receiver, &[3; DIRECT_BYTES_MIN]);
+        let progress = Progress::new(INFO.name, &target);
+        assert_eq!(receiver.write_message(&progress, bytes, &mut None), len);
+        while receiver.take_finished(true) {}
+        assert_eq!((receiver.direct_bytes, receiver.cached_bytes), counted);
+    }
+    drop((receiver, sender));
+}
