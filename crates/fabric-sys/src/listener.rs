@@ -445,7 +445,10 @@ fn say(channel: &mut Channel, bytes: &[u8], patience: &Patience<'_>) -> Result<(
     loop {
         operation = match channel.post(operation) {
             Ok(()) => return Ok(()),
-            Err((back, error)) if error.is_again() && patience.left("fi_send").is_ok() => back,
+            Err((back, error)) if error.is_again() => {
+                patience.left("fi_send")?;
+                back
+            }
             Err((_, error)) => return Err(error),
         };
         thread::sleep(NAP);

@@ -329,6 +329,7 @@ struct Run {
     streams: u32,
     /// Reason why data went by TCP though RDMA was asked for.
     tcp_because: String,
+    rdma: Option<endpoints::Route>,
     /// Facts about the server's host with `--preflight`, and the time when they were heard.
     facts: Option<(message::HostFacts, u64)>,
     port: Option<io::Result<Duration>>,
@@ -765,7 +766,9 @@ impl<'a> Client<'a> {
         let rtt = opened.rtt.max(Duration::from_micros(granted.rtt_us));
         run.rtt_us = u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX);
         run.streams = granted.streams;
-        run.tcp_because = self.tcp_because(opened).unwrap_or_default();
+        let earlier = run.why_tcp();
+        run.rdma = opened.rdma.clone();
+        run.tcp_because = self.tcp_because(opened).unwrap_or(earlier);
         run.path = verdict::Path::of(opened.control.socket());
         let streams = u64::from(granted.streams.max(1));
         Ok(StreamSetup {

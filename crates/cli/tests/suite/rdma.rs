@@ -7,7 +7,7 @@ use crate::harness::{
 };
 use haul_testkit::{skip, strace::Strace};
 use serde_json::Value;
-use std::fs::File;
+use std::{ffi::OsString, fs::File};
 
 const MIB: u64 = 1 << 20;
 /// Length of a file whose transfer is interrupted: four seconds at the rate it is given.
@@ -219,6 +219,84 @@ fn a_server_that_does_not_do_it_is_told_of_and_auto_goes_on_by_tcp() {
     let ran = place.push(&words![place.source("data"), server.url(""), "--fabric"]);
     assert_ne!(ran.ok()["send_engine"], "fabric");
     assert_same_files(&place.source("data"), &place.root("data"));
+}
+
+/// Words that run a program with a /dev/shm of its own, mounted with these options.
+fn with_shm(options: &str) -> Vec<OsString> {
+    let mount = format!("mount -t tmpfs -o {options} none /dev/shm && exec \"$@\"");
+    words!["unshare", "--mount", "sh", "-c", mount, "sh"]
+}
+
+/// A /dev/shm where nothing can be made: shm opens, and makes no endpoint.
+const READ_ONLY: &str = "ro";
+
+/// Whether a program can have a /dev/shm of its own; where not, the test is skipped.
+fn has_mounts() -> bool {
+    let ran = behind(&with_shm(READ_ONLY), std::process::Command::new("true")).output();
+    let has = ran.as_ref().is_ok_and(|ran| ran.status.success());
+    if !has {
+        skip::skip("root, to mount /dev/shm", format!("{ran:?}"));
+    }
+    has
+}
+
+#[test]
+fn auto_goes_on_by_tcp_where_the_endpoints_of_a_session_cannot_be_made_by_either_side() {
+    if !has_fabric() || !has_mounts() {
+        return;
+    }
+    // With a /dev/shm that is its own, a container's client finds no peer there.
+    let own = "size=64m";
+    for (is_push, server_fails, options) in [
+        (true, false, READ_ONLY),
+        (false, false, READ_ONLY),
+        (true, true, READ_ONLY),
+        (false, true, READ_ONLY),
+        (true, false, own),
+    ] {
+        let place = Place::new();
+        let mut setup = ServerSetup::new(&place).options(&["--fabric"]);
+        place.file(&place.source("data"), 9 * MIB);
+        place.file(&place.root("there"), 9 * MIB);
+        if server_fails {
+            setup = setup.behind(&with_shm(options));
+        }
+        let server = setup.start(&place);
+        let words = match is_push {
+            true => words!["push", place.source("data"), server.url("")],
+            false => words!["pull", server.url("there"), place.target("")],
+        };
+        let more = words!["--fabric", "--explain", "--json", "--streams", "2"];
+        let command = place.command(&[words, more].concat());
+        let prefix = if server_fails { Vec::new() } else { with_shm(options) };
+        let ran = Haul::start(behind(&prefix, command)).finish();
+        let report = ran.ok();
+        let case = format!("push {is_push}, server {server_fails}, {options}: {report}");
+        let told: Vec<_> = ran.named("fallback").into_iter().map(|told| &told["from_to"]).collect();
+        assert_eq!(told, ["RDMA by shm -> TCP"], "{case}");
+        assert!(report["tcp_because"].as_str().is_some_and(|why| !why.is_empty()), "{case}");
+        println!("{} {}", report["seconds"], report["tcp_because"]);
+        match is_push {
+            true => assert_same_files(&place.source("data"), &place.root("data")),
+            false => assert_same_files(&place.root("there"), &place.target("there")),
+        }
+    }
+}
+
+#[test]
+fn a_provider_that_was_asked_for_by_name_has_nothing_in_its_place() {
+    if !has_fabric() || !has_mounts() {
+        return;
+    }
+    let place = Place::new();
+    let server = server(&place);
+    place.file(&place.source("data"), MIB);
+    let words = words!["push", place.source("data"), server.url(""), "--fabric=shm", "--json"];
+    let command = place.command(&[words, words!["--retry-for", "2s"]].concat());
+    let ran = Haul::start(behind(&with_shm(READ_ONLY), command)).finish();
+    assert_ne!(ran.status, 0);
+    ran.says(&["data streams break", "fi_"]);
+    assert!(!place.root("data").exists());
 }
 
 #[test]

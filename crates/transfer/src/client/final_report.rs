@@ -156,7 +156,7 @@ impl Client<'_> {
             source: stages::costs(source, moved_now),
             target: stages::costs(target, moved_now),
             rdma: rdma_report(source, target),
-            tcp_because: run.tcp_because.clone(),
+            tcp_because: run.why_tcp(),
             bottleneck,
             stages,
             read_back: target.read_back.clone(),

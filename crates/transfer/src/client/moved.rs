@@ -1,7 +1,11 @@
 //! Counts of what a run moved, and of what it found there, over all its sessions.
 
 use super::{Client, Run, Work, settled::Earlier};
-use crate::{events::FileCounts, options::SourceSpec, session::tally::Tally};
+use crate::{
+    events::FileCounts,
+    options::SourceSpec,
+    session::{rdma::Route, tally::Tally},
+};
 use haul_protocol::message::{Open, SideReport};
 use std::os::unix::ffi::OsStrExt;
 
@@ -19,6 +23,12 @@ pub(super) struct There {
 }
 
 impl Run {
+    /// The reason why data went by TCP though RDMA was asked for; empty where it did not.
+    pub(super) fn why_tcp(&self) -> String {
+        let given_up = self.rdma.as_ref().and_then(Route::why_tcp);
+        given_up.unwrap_or_else(|| self.tcp_because.clone())
+    }
+
     /// Counts what a session that was lost had, before another goes on.
     pub(super) fn lost(&mut self, tally: &Tally) {
         self.there_before = self.there_before(tally);

@@ -11,7 +11,7 @@ use haul_protocol::{
     handshake::Granted,
     message::{Fault, FaultCode, Side},
 };
-use std::net::TcpStream;
+use std::{net::TcpStream, sync::Arc};
 
 impl Client<'_> {
     /// Opens the providers that the user wants, beside the control connection.
@@ -44,7 +44,9 @@ impl Client<'_> {
                 let fault = Fault::new(FaultCode::ProtocolViolation, Side::Unknown, what);
                 return Err(fault.needs(offers.names().join(" or ")).found(name));
             };
-            return Ok(Some(Route { fabric: fabric.clone(), part: Part::Connects }));
+            let (fabric, part) = (fabric.clone(), Part::Connects);
+            let tcp_instead = (self.options.rdma == Some(Rdma::Auto)).then(Arc::default);
+            return Ok(Some(Route { fabric, part, tcp_instead }));
         }
         match self.options.rdma {
             Some(Rdma::Only(_)) => Err(no_rdma(why_tcp(offers, granted))),

@@ -289,7 +289,11 @@ impl Server {
             return (None, "the server was started without --fabric".into());
         }
         match rdma::accept(&open.fabrics, control) {
-            Ok(fabric) => (Some(rdma::Route { fabric, part: rdma::Part::Listens }), String::new()),
+            Ok(fabric) => {
+                // The client decides whether a stream may stay TCP.
+                let (part, tcp_instead) = (rdma::Part::Listens, None);
+                (Some(rdma::Route { fabric, part, tcp_instead }), String::new())
+            }
             Err(none) => (None, none.to_string()),
         }
     }

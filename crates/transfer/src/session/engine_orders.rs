@@ -40,6 +40,8 @@ use std::{
 #[derive(Debug)]
 pub struct Chosen {
     pub candidates: Vec<&'static EngineInfo>,
+    /// Engines for a stream that stays TCP though the others have RDMA endpoints; empty elsewhere.
+    pub over_tcp: Vec<&'static EngineInfo>,
     pub because: String,
     /// The user chose the engine by an option, so it is never chosen again.
     pub forced: bool,
@@ -50,7 +52,13 @@ impl Chosen {
     #[must_use]
     pub fn last_resort() -> Self {
         let candidates = vec![&haul_datapath::engines::read_write::INFO];
-        Self { candidates, because: String::new(), forced: false }
+        Self { candidates, over_tcp: Vec::new(), because: String::new(), forced: false }
+    }
+
+    /// The engines of the session's wire, and those of a stream that stays TCP.
+    #[must_use]
+    pub fn both(&self) -> (&[&'static EngineInfo], &[&'static EngineInfo]) {
+        (&self.candidates, &self.over_tcp)
     }
 }
 
@@ -69,6 +77,14 @@ pub struct Order {
     /// The order is a choice by the files, which another look at the page cache may overrule;
     /// otherwise a trial.
     pub is_choice: bool,
+}
+
+impl Order {
+    /// Whether the order is for the wire of a stream that has this engine at work.
+    #[must_use]
+    pub fn fits(&self, engine: &EngineInfo) -> bool {
+        self.candidates[0].wires.iter().any(|wire| engine.wires.contains(wire))
+    }
 }
 
 impl Orders {
@@ -219,6 +235,8 @@ impl DiskWatch {
 pub struct Engines {
     side: Side,
     pub chosen: Option<Arc<Chosen>>,
+    /// Engines of the next choice, for streams that stay TCP where others have RDMA endpoints.
+    pub over_tcp: Vec<&'static EngineInfo>,
     /// The choice was made for many bytes, and not by a first small file.
     chosen_for_many: bool,
     bulk_bytes: u64,
@@ -243,6 +261,7 @@ impl Engines {
         Self {
             side,
             chosen: None,
+            over_tcp: Vec::new(),
             chosen_for_many: false,
             bulk_bytes: 0,
             disk: None,
@@ -284,7 +303,9 @@ impl Engines {
         if self.chosen.is_some() {
             orders.give(Order { candidates: choice.candidates.clone(), is_choice: true });
         }
-        let chosen = Chosen { candidates: choice.candidates, because: choice.because, forced };
+        let Choice { candidates, because, .. } = choice;
+        let over_tcp = std::mem::take(&mut self.over_tcp);
+        let chosen = Chosen { candidates, over_tcp, because, forced };
         self.disk = watches_disk.then(|| DiskWatch::new(&chosen, Instant::now()));
         self.chosen = Some(Arc::new(chosen));
         self.chosen_for_many = self.bulk_bytes >= choose::LARGE_BYTES;
@@ -384,7 +405,8 @@ mod tests {
     /// The watch of a stream that begins with sendfile.
     fn watch(host: &Arc<Host>) -> SourceWatch {
         let candidates = vec![&engines::sendfile::INFO];
-        let chosen = Chosen { candidates, because: String::new(), forced: false };
+        let chosen =
+            Chosen { candidates, over_tcp: Vec::new(), because: String::new(), forced: false };
         SourceWatch::new(host, true, &chosen).unwrap()
     }
 
@@ -568,7 +590,12 @@ mod tests {
     #[test]
     fn the_disk_is_looked_at_once_a_second_and_not_where_nothing_is_to_be_tried() {
         let streams = waiting(0);
-        let choose = |forced| Chosen { candidates: THREE.to_vec(), because: String::new(), forced };
+        let choose = |forced| Chosen {
+            candidates: THREE.to_vec(),
+            over_tcp: Vec::new(),
+            because: String::new(),
+            forced,
+        };
         let begun = Instant::now();
         for (forced, looks) in [(false, &[1000, 2000, 3500][..]), (true, &[])] {
             let mut watch = DiskWatch::new(&choose(forced), begun);
@@ -615,7 +642,8 @@ mod tests {
     fn what_is_asked_for_is_not_watched_and_what_repeats_is_not_looked_at() {
         let host = Arc::new(Host::default());
         let candidates = vec![&engines::sendfile::INFO];
-        let asked = Chosen { candidates, because: String::new(), forced: true };
+        let asked =
+            Chosen { candidates, over_tcp: Vec::new(), because: String::new(), forced: true };
         assert!(SourceWatch::new(&host, true, &asked).is_none());
         let mut watch = watch(&host);
         let file = Arc::new(SpanFile::zeros().unwrap());

@@ -5,18 +5,23 @@
 //! From then on bytes go by the pair, and the connection is its lifeline: they end together, so
 //! that a stream is cut, given up and fenced as every other.
 
-use super::streams::{Beside, RdmaEnd, StreamFigures, StreamSetup};
+use super::streams::{
+    Beside, RdmaEnd, StreamError, StreamEvent, StreamFigures, StreamSetup, Streams,
+};
 use crate::{
     locks::{Lock, lock},
+    name::printable,
     options::Rdma,
 };
 use haul_datapath::{EngineInfo, FabricEnd, FabricFigures, Wire, engines};
 use haul_fabric::{Contact, Error, Fabric, Pair, Provider, Wait};
+use haul_protocol::StreamId;
 use rustix::net::sockopt;
 use std::{
     io::{self, Read, Write},
     net::{IpAddr, TcpStream},
     os::fd::OwnedFd,
+    sync::Arc,
     time::Duration,
 };
 
@@ -116,6 +121,46 @@ pub enum Part {
 pub struct Route {
     pub fabric: Fabric,
     pub part: Part,
+    /// The reason why streams stay TCP from now on, once there is one; `None` where none may.
+    pub tcp_instead: Option<Arc<Lock<Option<String>>>>,
+}
+
+impl Route {
+    /// The reason why streams stay TCP from now on.
+    #[must_use]
+    pub fn why_tcp(&self) -> Option<String> {
+        lock(self.tcp_instead.as_ref()?).clone()
+    }
+
+    /// Lets the streams stay TCP from now on, where they may. False if they did already.
+    fn give_up(&self, why: &str) -> bool {
+        let Some(tcp_instead) = &self.tcp_instead else { return false };
+        let mut reason = lock(tcp_instead);
+        let is_first = reason.is_none();
+        reason.get_or_insert_with(|| why.to_owned());
+        is_first
+    }
+
+    /// Says, or hears, whether a stream gets endpoints.
+    fn agree(&self, socket: &mut TcpStream) -> io::Result<bool> {
+        if self.part == Part::Connects {
+            let wants = self.why_tcp().is_none();
+            socket.write_all(&[u8::from(wants)])?;
+            return Ok(wants);
+        }
+        let mut wants = [0];
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.read_exact(&mut wants)?;
+        socket.set_read_timeout(None)?;
+        match wants {
+            [0] => Ok(false),
+            [1] => Ok(true),
+            _ => Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a stream that is to go neither by TCP nor by RDMA",
+            )),
+        }
+    }
 }
 
 /// The direction in which a stream's bytes go.
@@ -125,23 +170,69 @@ pub enum Way {
     Receives,
 }
 
-/// Makes the wire of a stream out of its connection, and names the engines that it takes.
+/// A stream of a session, as far as its endpoints are concerned.
+#[derive(Clone, Copy)]
+pub struct Stream<'a> {
+    pub streams: &'a Streams,
+    pub setup: &'a StreamSetup,
+    pub stream: StreamId,
+    pub figures: &'a Lock<StreamFigures>,
+}
+
+impl Stream<'_> {
+    /// Hears that the stream has failed: endpoints that break before they brought anything are none
+    /// that others should try, too.
+    pub fn ended(&self, error: &StreamError) {
+        let brought = lock(self.figures).beside.as_ref().map(Beside::bytes);
+        if brought == Some(0) {
+            self.give_up(error);
+        }
+    }
+
+    /// Lets the session's streams stay TCP, where they may, and tells that once.
+    fn give_up(&self, error: &dyn std::fmt::Display) {
+        let Some(route) = &self.setup.rdma else { return };
+        let why = error.to_string();
+        if !self.streams.stopping() && route.give_up(&why) {
+            let from_to = format!("RDMA by {} -> TCP", route.fabric.provider());
+            self.streams.tell(StreamEvent::Fallback { from_to, why, stream: self.stream });
+        }
+    }
+}
+
+/// Makes the wire of a stream out of its connection, and names the engines that it takes: those
+/// `chosen`, or those `over_tcp` for a stream that stays TCP.
 ///
 /// # Errors
 /// If the peer does not come to the pair in time, or the provider fails.
 pub fn wire(
-    setup: &StreamSetup,
+    stream: &Stream<'_>,
     socket: OwnedFd,
     way: Way,
-    candidates: Vec<&'static EngineInfo>,
-    figures: &Lock<StreamFigures>,
+    (chosen, over_tcp): (&[&'static EngineInfo], &[&'static EngineInfo]),
 ) -> io::Result<(Wire, Vec<&'static EngineInfo>)> {
-    let Some(route) = &setup.rdma else { return Ok((Wire::Tcp(socket), candidates)) };
-    let (pair, memory) = (pair(route, socket)?, setup.buffer_bytes_max);
+    let Some(route) = &stream.setup.rdma else {
+        return Ok((Wire::Tcp(socket), chosen.to_vec()));
+    };
+    let mut socket = TcpStream::from(socket);
+    if !route.agree(&mut socket)? {
+        let mut engines = over_tcp.to_vec();
+        if engines.is_empty() {
+            engines.push(&engines::read_write::INFO);
+        }
+        return Ok((Wire::Tcp(socket.into()), engines));
+    }
+    let end = end(route, stream, socket, way).inspect_err(|error| stream.give_up(error))?;
+    Ok((Wire::Fabric(Box::new(end)), vec![&engines::fabric::INFO]))
+}
+
+fn end(route: &Route, stream: &Stream<'_>, socket: TcpStream, way: Way) -> io::Result<FabricEnd> {
+    let memory = stream.setup.buffer_bytes_max;
+    let pair = pair(route, socket)?;
     let (end, beside) = match way {
         Way::Sends => {
             let mut end = pair.into_sender(memory, Wait::Adaptive)?;
-            if let Some(bytes_per_s) = setup.pacing_bytes_per_s {
+            if let Some(bytes_per_s) = stream.setup.pacing_bytes_per_s {
                 end.set_rate(bytes_per_s);
             }
             let beside = Beside::Sent(end.moved_bytes());
@@ -153,26 +244,28 @@ pub fn wire(
             (FabricEnd::Receives(end), beside)
         }
     };
-    let fabric = &route.fabric;
-    let (provider, port) = (fabric.provider().name(), fabric.port());
-    let mut figures = lock(figures);
+    let (provider, port) = (route.fabric.provider().name(), route.fabric.port());
+    let mut figures = lock(stream.figures);
     figures.beside = Some(beside);
     figures.rdma = Some(RdmaEnd { provider, port, figures: FabricFigures::default() });
-    Ok((Wire::Fabric(Box::new(end)), vec![&engines::fabric::INFO]))
+    Ok(end)
 }
 
-fn pair(route: &Route, socket: OwnedFd) -> io::Result<Pair> {
+fn pair(route: &Route, mut socket: TcpStream) -> io::Result<Pair> {
     // Nothing more is said on it, and what lies between might forget it.
     sockopt::set_socket_keepalive(&socket, true)?;
     sockopt::set_tcp_keepidle(&socket, KEEP_AFTER)?;
-    let mut socket = TcpStream::from(socket);
     match route.part {
         Part::Listens => {
             let ticket = crate::bytes::random_bytes()?;
-            let listening = route.fabric.listen(ticket)?;
-            let contact = listening.contact().encode();
-            let len = u16::try_from(contact.len()).expect("far less than 64 KiB").to_le_bytes();
-            socket.write_all(&[&len[..], &contact].concat())?;
+            let listening = route.fabric.listen(ticket).inspect_err(|error| {
+                let words = error.to_string();
+                let words = words.as_bytes();
+                let words = &words[..words.len().min(CONTACT_BYTES_MAX)];
+                // A client that does not hear it finds the stream closed.
+                let _ = socket.write_all(&[&[0, 0][..], &with_length(words)].concat());
+            })?;
+            socket.write_all(&with_length(&listening.contact().encode()))?;
             Ok(listening.accept(socket.into(), PATIENCE)?)
         }
         Part::Connects => {
@@ -182,8 +275,25 @@ fn pair(route: &Route, socket: OwnedFd) -> io::Result<Pair> {
     }
 }
 
+/// Bytes with their length in front.
+fn with_length(bytes: &[u8]) -> Vec<u8> {
+    let len = u16::try_from(bytes.len()).expect("far less than 64 KiB");
+    [&len.to_le_bytes()[..], bytes].concat()
+}
+
 fn read_contact(socket: &mut TcpStream) -> io::Result<Contact> {
     socket.set_read_timeout(Some(PATIENCE))?;
+    let contact = read_with_length(socket)?;
+    if contact.is_empty() {
+        let words = String::from_utf8_lossy(&read_with_length(socket)?).into_owned();
+        let why = format!("the server made no endpoint: {}", printable(&words));
+        return Err(io::Error::other(why));
+    }
+    socket.set_read_timeout(None)?;
+    Ok(Contact::decode(&contact)?)
+}
+
+fn read_with_length(socket: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut len = [0; 2];
     socket.read_exact(&mut len)?;
     let len = usize::from(u16::from_le_bytes(len));
@@ -193,10 +303,9 @@ fn read_contact(socket: &mut TcpStream) -> io::Result<Contact> {
             "a contact of more than 1024 bytes",
         ));
     }
-    let mut contact = vec![0; len];
-    socket.read_exact(&mut contact)?;
-    socket.set_read_timeout(None)?;
-    Ok(Contact::decode(&contact)?)
+    let mut bytes = vec![0; len];
+    socket.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -226,10 +335,40 @@ mod tests {
         // Of a build without libfabric it says so.
         let kinds = [io::ErrorKind::InvalidData, io::ErrorKind::Unsupported];
         assert!(kinds.contains(&read_contact(&mut far).unwrap_err().kind()));
+        near.write_all(&[&[0, 0][..], &with_length(b"no\x1bmemory")].concat()).unwrap();
+        let said = read_contact(&mut far).unwrap_err().to_string();
+        assert!(said.starts_with("the server made no endpoint: no") && !said.contains('\x1b'));
         near.write_all(&[3, 0, 1]).unwrap();
         drop(near);
         let error = read_contact(&mut far).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_client_says_of_each_stream_whether_it_stays_tcp_and_nothing_else_is_heard() {
+        let (near, _far) = sockets();
+        let fabric = open(Provider::Tcp, &near).unwrap();
+        let route = |part, tcp_instead| Route { fabric: fabric.clone(), part, tcp_instead };
+        let server = route(Part::Listens, None);
+        let (auto, only) =
+            (route(Part::Connects, Some(Arc::default())), route(Part::Connects, None));
+        let said = |client: &Route| {
+            let (mut near, mut far) = sockets();
+            let wants = client.agree(&mut near).unwrap();
+            assert_eq!(server.agree(&mut far).unwrap(), wants);
+            wants
+        };
+        assert!(said(&auto) && said(&only));
+        assert!(auto.clone().give_up("no memory") && !auto.give_up("nor that"), "the first counts");
+        assert!(!only.give_up("no memory") && !server.give_up("no memory"));
+        assert_eq!(auto.why_tcp().as_deref(), Some("no memory"));
+        assert!(!said(&auto) && said(&only));
+        let (mut near, mut far) = sockets();
+        near.write_all(&[2]).unwrap();
+        assert_eq!(server.agree(&mut far).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        near.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(server.agree(&mut far).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]

@@ -109,6 +109,15 @@ pub enum Beside {
     Received(Arc<AtomicU64>),
 }
 
+impl Beside {
+    /// Bytes that were moved so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let (Self::Sent(bytes) | Self::Received(bytes)) = self;
+        bytes.load(Ordering::Relaxed)
+    }
+}
+
 impl StreamFigures {
     /// Notes the engine at work now.
     pub fn uses(&mut self, engine: &'static str) {

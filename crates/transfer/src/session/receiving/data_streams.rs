@@ -80,10 +80,9 @@ impl DataStreams {
     fn spawn(&self, stream: StreamId, connect: Connect, context: &Context<'_>) {
         let shared = context.shared.clone();
         let chosen = self.engines.chosen.clone().unwrap_or_else(|| Arc::new(Chosen::last_resort()));
-        let candidates = chosen.candidates.clone();
         context.shared.streams.spawn(stream, connect, move |socket, figures| {
             lock(&shared.machine).stream_opened(stream)?;
-            receive_spans::run(&shared, stream, socket, candidates, figures)
+            receive_spans::run(&shared, stream, socket, &chosen, figures)
         });
     }
 

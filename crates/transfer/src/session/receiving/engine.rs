@@ -11,7 +11,7 @@ use crate::{
         target_place::TargetPlace,
     },
 };
-use haul_datapath::choose;
+use haul_datapath::{WireKind, choose};
 use haul_host::FileSystem;
 use haul_protocol::message::{self, Fault, FaultCode, FileOffer};
 use rustix::{
@@ -62,11 +62,16 @@ impl DataStreams {
         let choice = choose::receive_engine(&facts).map_err(|error| {
             Fault::new(FaultCode::EngineRefused, message::Side::Target, error.to_string())
         })?;
+        let over_tcp = setup.rdma.as_ref().map_or_else(Vec::new, |_| {
+            let facts = choose::ReceiveFacts { wire: WireKind::Tcp, forced: None, ..facts };
+            choose::receive_engine(&facts).map(|choice| choice.candidates).unwrap_or_default()
+        });
         if file_options.explain {
             let words = vec![facts.in_words()];
             let explained = Explained::engines(Side::Target, words, &setup.host, &choice);
             self.explain(explained, context);
         }
+        self.engines.over_tcp = over_tcp;
         let forced = self.forced_engine.is_some();
         let watches_disk = matches!(context.place, TargetPlace::Below { .. });
         self.engines.choose(choice, forced, watches_disk, &context.shared.orders);

@@ -2,8 +2,9 @@
 
 use crate::session::{
     contents::Contents,
-    engine_orders::Orders,
-    numa, rdma,
+    engine_orders::{Chosen, Orders},
+    numa,
+    rdma::{self, Stream},
     receiving::committer::{CommitterHandle, SharedTarget},
     streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
 };
@@ -16,7 +17,7 @@ use crate::{
     storage::{open_files::Share, span_digests::Digest, waited_for::Held},
 };
 use haul_datapath::{
-    EngineError, EngineInfo, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, fallback,
+    EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, fallback,
 };
 use haul_protocol::{
     FileId, ProtocolError, Receiver, SpanGrid, SpanIndex, StreamId,
@@ -146,15 +147,15 @@ pub fn run(
     shared: &Arc<ReceiveShared>,
     stream: StreamId,
     socket: OwnedFd,
-    candidates: Vec<&'static EngineInfo>,
+    chosen: &Chosen,
     figures: &Arc<Lock<StreamFigures>>,
 ) -> Result<(), StreamError> {
     let host = shared.setup.host.clone();
     let memory = shared.setup.buffer_bytes_max;
     numa::run_near_interface(Path::new("/"), &socket, &host);
     let wire = socket.try_clone()?;
-    let way = rdma::Way::Receives;
-    let (sent_by, candidates) = rdma::wire(&shared.setup, socket, way, candidates, figures)?;
+    let of = Stream { streams: &shared.streams, setup: &shared.setup, stream, figures };
+    let (sent_by, candidates) = rdma::wire(&of, socket, rdma::Way::Receives, chosen.both())?;
     let receiver = fallback::Receiver::open(candidates, sent_by, &host, memory)
         .map_err(|error| error.cause)?;
     let mut this = ReceiveStream {
@@ -187,6 +188,8 @@ pub fn run(
     match left {
         Leave::Orderly => Ok(()),
         Leave::Broken(error) => {
+            Stream { streams: &shared.streams, setup: &shared.setup, stream, figures }
+                .ended(&error);
             if let StreamError::Protocol(why) = &error {
                 shared.streams.tell(StreamEvent::Violated { why: why.clone() });
             }
@@ -245,6 +248,7 @@ impl ReceiveStream {
     /// Changes to another engine where the session's thread asks for it.
     fn choose_again(&mut self) -> Result<(), Leave> {
         if let Some(order) = self.shared.orders.newer_than(&mut self.order)
+            && order.fits(self.receiver.info())
             && order.candidates[0].name != self.receiver.info().name
         {
             self.receiver.change_to(order.candidates, &mut self.done)?;

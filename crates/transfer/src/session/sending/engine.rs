@@ -7,7 +7,7 @@ use crate::{
     session::{engine_orders::source_of, streams::StreamFigures},
     storage::source::{Location, SourceEntry},
 };
-use haul_datapath::choose;
+use haul_datapath::{WireKind, choose};
 use haul_protocol::message::{self, Fault, FaultCode};
 use std::{sync::atomic::Ordering, time::Instant};
 
@@ -44,12 +44,17 @@ impl DataStreams {
         let choice = choose::send_engine(&facts).map_err(|error| {
             Fault::new(FaultCode::EngineRefused, message::Side::Source, error.to_string())
         })?;
+        let over_tcp = setup.rdma.as_ref().map_or_else(Vec::new, |_| {
+            let facts = choose::SendFacts { wire: WireKind::Tcp, forced: None, ..facts };
+            choose::send_engine(&facts).map(|choice| choice.candidates).unwrap_or_default()
+        });
         if context.file_options.explain {
             let words = vec![facts.in_words()];
             let host = setup.host.clone();
             let explained = Explained::engines(Side::Source, words, &host, &choice);
             self.explain(explained, context);
         }
+        self.engines.over_tcp = over_tcp;
         let forced = self.forced_engine.is_some();
         self.engines.choose(choice, forced, true, &context.shared.orders);
         Ok(())

@@ -3,7 +3,8 @@
 use crate::session::{
     contents::Contents,
     engine_orders::{Chosen, Orders, SourceWatch},
-    numa, rdma,
+    numa,
+    rdma::{self, Stream},
     sending::pack::PACK_FILL_MIN_BYTES,
     sending::reading_ahead::{CacheLook, ReadingAhead},
     sending::sent_spans::{SentSpan, SentSpans},
@@ -145,10 +146,12 @@ pub fn run(
     chosen: &Chosen,
     figures: &Arc<Lock<StreamFigures>>,
 ) -> Result<(), StreamError> {
-    let mut stream = SendStream::open(shared, stream, socket, chosen, figures)?;
-    let result = stream.send_all();
-    stream.update_figures();
-    Ok(result?)
+    let mut sending = SendStream::open(shared, stream, socket, chosen, figures)?;
+    let result = sending.send_all().map_err(StreamError::from);
+    sending.update_figures();
+    result.inspect_err(|error| {
+        Stream { streams: &shared.streams, setup: &shared.setup, stream, figures }.ended(error);
+    })
 }
 
 impl SendStream {
@@ -162,9 +165,8 @@ impl SendStream {
         let host = shared.setup.host.clone();
         let memory = shared.setup.buffer_bytes_max;
         numa::run_near_interface(Path::new("/"), &socket, &host);
-        let candidates = chosen.candidates.clone();
-        let way = rdma::Way::Sends;
-        let (wire, candidates) = rdma::wire(&shared.setup, socket, way, candidates, figures)?;
+        let of = Stream { streams: &shared.streams, setup: &shared.setup, stream, figures };
+        let (wire, candidates) = rdma::wire(&of, socket, rdma::Way::Sends, chosen.both())?;
         let sender =
             fallback::Sender::open(candidates, wire, &host, memory).map_err(|error| error.cause)?;
         Ok(Self {
@@ -228,7 +230,8 @@ impl SendStream {
             if let Some(watch) = &mut self.watch {
                 watch.ordered(&order);
             }
-            if order.candidates[0].name != self.sender.info().name {
+            let at_work = self.sender.info();
+            if order.fits(at_work) && order.candidates[0].name != at_work.name {
                 self.sender.change_to(order.candidates, &mut self.done)?;
             }
         }

@@ -14,7 +14,7 @@ use crate::{
     },
     storage::target_place::TargetPlace,
 };
-use haul_datapath::engines;
+use haul_datapath::{EngineInfo, engines};
 use haul_protocol::{
     Message,
     message::{Answer as Said, FileSettled},
@@ -92,8 +92,9 @@ fn run_stream(
     let (mut ours, theirs) = DataStream::open(0, &shared.setup);
     lock(&shared.machine).stream_opened(ours.stream).unwrap();
     let figures = Arc::new(Lock::new(StreamFigures::default()));
-    let (stream, engines, of_thread) = (ours.stream, engines.to_vec(), figures.clone());
-    let thread = thread::spawn(move || run(&shared, stream, theirs.into(), engines, &of_thread));
+    let chosen = Chosen { candidates: engines.to_vec(), ..Chosen::last_resort() };
+    let (stream, of_thread) = (ours.stream, figures.clone());
+    let thread = thread::spawn(move || run(&shared, stream, theirs.into(), &chosen, &of_thread));
     send(&mut ours);
     drop(ours);
     let ended = thread.join().unwrap();

@@ -202,7 +202,7 @@ fn opened(
     });
     lock(&context.shared.machine).stream_opened(STREAM).expect("a new stream");
     calls();
-    let chosen = Chosen { candidates, because: String::new(), forced: true };
+    let chosen = Chosen { candidates, over_tcp: Vec::new(), because: String::new(), forced: true };
     let stream = SendStream::open(&context.shared, STREAM, near.into(), &chosen, &Arc::default());
     (stream.expect("an engine"), arrives)
 }
