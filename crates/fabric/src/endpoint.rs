@@ -17,6 +17,9 @@ use crate::{Error, Wait};
 const SPIN: Duration = Duration::from_micros(20);
 /// Longest sleep before the lifeline is looked at again.
 const SLICE: Duration = Duration::from_millis(5);
+/// Completions after which the lifeline is looked at though others are there: a look is a system
+/// call.
+const LOOK_AFTER: u32 = 16;
 /// Time without a completion after which a peer that says nothing more has left.
 const GRACE: Duration = Duration::from_millis(500);
 
@@ -35,11 +38,13 @@ pub(crate) struct Endpoint {
     lifeline: OwnedFd,
     wait: Wait,
     spin_pays: bool,
+    /// Completions since the lifeline was last looked at.
+    unlooked: u32,
 }
 
 impl Endpoint {
     pub fn new(channel: Channel, lifeline: OwnedFd, wait: Wait) -> Self {
-        Self { channel, lifeline, wait, spin_pays: true }
+        Self { channel, lifeline, wait, spin_pays: true, unlooked: 0 }
     }
 
     pub fn lifeline(&self) -> &OwnedFd {
@@ -56,8 +61,19 @@ impl Endpoint {
     }
 
     /// Takes a completion that is there.
+    ///
+    /// # Errors
+    /// [`Error::PeerGone`] soon after this side has cut the lifeline, however much still comes.
     pub fn poll(&mut self) -> Result<Option<Completion>, Error> {
-        self.channel.poll().map_err(|error| self.peer_gone_or(error))
+        let found = self.channel.poll().map_err(|error| self.peer_gone_or(error))?;
+        self.unlooked += u32::from(found.is_some());
+        if self.unlooked == LOOK_AFTER {
+            self.unlooked = 0;
+            if self.lifeline_state() == Lifeline::Cut {
+                return Err(Error::PeerGone);
+            }
+        }
+        Ok(found)
     }
 
     /// Waits for a completion.

@@ -4,6 +4,8 @@
 #[cfg(feature = "libfabric")]
 mod counts;
 #[cfg(feature = "libfabric")]
+mod hostile;
+#[cfg(feature = "libfabric")]
 mod processes;
 #[cfg(feature = "libfabric")]
 mod streams;

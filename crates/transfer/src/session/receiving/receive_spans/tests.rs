@@ -32,6 +32,9 @@ use std::{
     time::Duration,
 };
 
+#[cfg(feature = "fabric")]
+mod by_rdma;
+
 /// Bytes of a span beside its payload.
 const FRAME: u64 = (HEADER_BYTES + TRAILER_BYTES) as u64;
 const WHOLE: PayloadStatus = PayloadStatus::Whole;
