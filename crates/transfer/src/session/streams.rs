@@ -245,6 +245,25 @@ struct StreamHandle {
     figures: Arc<Lock<StreamFigures>>,
 }
 
+/// Figures of open streams, with what their sockets say now.
+fn look_at(
+    handles: &BTreeMap<StreamId, StreamHandle>,
+) -> impl Iterator<Item = (StreamId, StreamFigures)> {
+    handles.iter().map(|(stream, handle)| {
+        let mut figures = lock(&handle.figures);
+        let is = figures.look(&handle.socket);
+        let mut figures = figures.clone();
+        // Not POLLERR: it also says that notices of zero-copy sends are there to be taken. A
+        // connection that was reset or timed out is closed, which is POLLHUP (tcp_poll).
+        figures.hung_up = is.contains(PollFlags::HUP);
+        // Fewer than the thread sleeps for (SO_RCVLOWAT) do not wait for it: it waits for more.
+        let waiting = is.contains(PollFlags::IN);
+        let unread = || rustix::io::ioctl_fionread(&handle.socket).unwrap_or(0);
+        figures.unread_bytes = if waiting { unread() } else { 0 };
+        (*stream, figures)
+    })
+}
+
 /// The reason why a stream's connection cannot be used any more.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
@@ -454,8 +473,9 @@ impl Streams {
 
     fn end(&self, stream: StreamId, why: Option<StreamError>) {
         let (mut carried, mut in_span) = (Carried::default(), false);
-        let handle = lock(&self.handles).remove(&stream);
-        if let Some(handle) = handle {
+        // Until its figures are among those of the ended ones: it is in every sum, once.
+        let mut handles = lock(&self.handles);
+        if let Some(handle) = handles.remove(&stream) {
             let _ = handle.socket.shutdown(Shutdown::Both);
             let mut figures = lock(&handle.figures).clone();
             figures.look(&handle.socket);
@@ -464,6 +484,7 @@ impl Streams {
             (carried, in_span) = (Carried::of(&figures), figures.in_span);
             lock(&self.ended).push(figures);
         }
+        drop(handles);
         self.release(stream);
         self.tell(StreamEvent::Ended { stream, why, carried, in_span });
     }
@@ -504,20 +525,7 @@ impl Streams {
     /// Figures of the open streams, with what their sockets say now.
     #[must_use]
     pub fn open(&self) -> Vec<(StreamId, StreamFigures)> {
-        let look = |(stream, handle): (&StreamId, &StreamHandle)| {
-            let mut figures = lock(&handle.figures);
-            let is = figures.look(&handle.socket);
-            let mut figures = figures.clone();
-            // Not POLLERR: it also says that notices of zero-copy sends are there to be taken. A
-            // connection that was reset or timed out is closed, which is POLLHUP (tcp_poll).
-            figures.hung_up = is.contains(PollFlags::HUP);
-            // Fewer than the thread sleeps for (SO_RCVLOWAT) do not wait for it: it waits for more.
-            let waiting = is.contains(PollFlags::IN);
-            let unread = || rustix::io::ioctl_fionread(&handle.socket).unwrap_or(0);
-            figures.unread_bytes = if waiting { unread() } else { 0 };
-            (*stream, figures)
-        };
-        lock(&self.handles).iter().map(look).collect()
+        look_at(&lock(&self.handles)).collect()
     }
 
     /// Lets a stream have other figures, for tests.
@@ -529,8 +537,9 @@ impl Streams {
     /// Figures of all streams, open and ended, without what has to be read from /proc.
     #[must_use]
     pub fn socket_figures(&self) -> Vec<StreamFigures> {
+        let handles = lock(&self.handles);
         let mut all = lock(&self.ended).clone();
-        all.extend(self.open().into_iter().map(|(_, figures)| figures));
+        all.extend(look_at(&handles).map(|(_, figures)| figures));
         all
     }
 

@@ -365,3 +365,34 @@ fn the_session_s_thread_is_woken_and_the_time_of_a_quota_is_told() {
     let told = streams.throttled_ns();
     assert!(before <= told && told <= streams.throttling.ns());
 }
+
+#[test]
+fn a_stream_that_is_ending_is_in_every_sum_of_figures() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let streams = Streams::new(Waker::new().unwrap());
+    let (end, ends) = mpsc::channel::<()>();
+    let ends = Arc::new(std::sync::Mutex::new(ends));
+    let count = 40;
+    for id in 0..count {
+        let ends = ends.clone();
+        let work = move |_, _: &SharedFigures| {
+            let ended = ends.lock().unwrap().recv();
+            ended.map_err(|_| StreamError::Closed)
+        };
+        streams.spawn(StreamId(id), move || TcpStream::connect(address), work);
+    }
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while streams.socket_figures().len() < count as usize {
+        assert!(Instant::now() < deadline, "not all streams opened");
+        thread::sleep(Duration::from_millis(1));
+    }
+    for _ in 0..count {
+        end.send(()).unwrap();
+    }
+    while streams.open_count() > 0 {
+        assert_eq!(streams.socket_figures().len(), count as usize);
+        assert!(Instant::now() < deadline, "not all streams ended");
+    }
+    assert_eq!(streams.socket_figures().len(), count as usize);
+}
