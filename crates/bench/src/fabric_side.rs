@@ -4,6 +4,7 @@
 //! connection of its own how many repeats come, and hears when the other one has them all.
 
 mod link;
+pub mod processors;
 mod task;
 
 pub use task::{FabricRole, FabricSpec, FileWay, MessageWay, Repeats, Task, TaskDone};
@@ -26,12 +27,17 @@ use std::{
 const WARM_UPS: u64 = 3;
 /// The byte by which the side that answers says that it has all.
 const HAS_ALL: u8 = b'A';
-/// Longest message that is not waited for before the answer: it is in the queue as a whole.
-const AT_ONCE_BYTES_MAX: u64 = 16 << 10;
 /// Bytes that a read of a TCP connection takes.
 const READ_BYTES: usize = 1 << 20;
 /// The wait of the ends that files go through: processor time matters, as in the study.
 const FILES_WAIT: Wait = Wait::Sleep;
+
+/// The sides that send messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turns {
+    One,
+    Both,
+}
 
 /// Words of a side.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +52,9 @@ pub enum FabricLine {
 /// # Errors
 /// The first one, which leaves nothing to go on with.
 pub fn run(spec: &FabricSpec, tell: &mut dyn FnMut(FabricLine)) -> Result<()> {
+    if let Some(processor) = spec.processor {
+        processors::keep_on(None, processor)?;
+    }
     match spec.role {
         FabricRole::Answer => {
             let mut links = listening(spec, &mut |port| tell(FabricLine::Listening(port)))?;
@@ -53,6 +62,8 @@ pub fn run(spec: &FabricSpec, tell: &mut dyn FnMut(FabricLine)) -> Result<()> {
                 answer(*task, &mut links).with_context(|| task.words())?;
                 answer(*task, &mut links).with_context(|| task.words())?;
             }
+            // An end that closes too early would take the last completions from the other one.
+            links.control.read_to_end(&mut Vec::new())?;
         }
         FabricRole::Ask { port } => {
             let mut links = connected(spec, port)?;
@@ -89,16 +100,21 @@ fn ask(task: Task, file: Option<&File>, repeats: u64, links: &mut Links<Ask>) ->
     let mut control = control.try_clone()?;
     let (began, cpu_before) = (Instant::now(), cpu_ns());
     match task {
-        Task::Latency { way, message_bytes } | Task::Bandwidth { way, message_bytes } => {
-            let returns = matches!(task, Task::Latency { .. });
-            match way.wait() {
-                None => tcp_messages(&mut tcp, message_bytes, repeats, returns)?,
-                Some(wait) => {
-                    let ends = links.ends(wait);
-                    messages(&mut ends.0, &mut ends.1, message_bytes, repeats, returns)?;
+        Task::Latency { way, message_bytes } => match way.wait() {
+            None => tcp_messages(&mut tcp, message_bytes, repeats, Turns::Both)?,
+            Some(wait) => {
+                let end = links.exchange(wait);
+                let len_bytes = usize::try_from(message_bytes)?;
+                for _ in 0..repeats {
+                    end.send(len_bytes, |_| {})?;
+                    end.receive()?;
                 }
             }
-        }
+        },
+        Task::Bandwidth { way, message_bytes } => match way.wait() {
+            None => tcp_messages(&mut tcp, message_bytes, repeats, Turns::One)?,
+            Some(wait) => messages(&mut links.ends(wait).0, message_bytes, repeats)?,
+        },
         Task::File { way: FileWay::TcpSendfile, file_bytes } => {
             let file = file.context("there is no file")?;
             (0..repeats).try_for_each(|_| send_by_kernel(&tcp, file, file_bytes))?;
@@ -123,70 +139,37 @@ fn answer(task: Task, links: &mut Links<Answer>) -> Result<()> {
     let mut repeats = [0; 8];
     links.control.read_exact(&mut repeats).context("the side that asks has gone")?;
     let repeats = u64::from_le_bytes(repeats);
-    let (bytes, returns) = match task {
-        Task::Latency { message_bytes, .. } => (message_bytes, true),
-        Task::Bandwidth { message_bytes, .. } => (message_bytes, false),
-        Task::File { file_bytes, .. } => (file_bytes, false),
-    };
-    let wait = match task {
-        Task::Latency { way, .. } | Task::Bandwidth { way, .. } => way.wait(),
-        Task::File { way: FileWay::TcpSendfile, .. } => None,
-        Task::File { .. } => Some(FILES_WAIT),
-    };
-    match (wait, returns) {
-        (None, true) => {
-            let mut message = vec![0; usize::try_from(bytes)?];
+    match (task, task.wait()) {
+        (Task::Latency { message_bytes, .. }, None) => {
+            let mut message = vec![0; usize::try_from(message_bytes)?];
             for _ in 0..repeats {
                 links.tcp.read_exact(&mut message)?;
                 links.tcp.write_all(&message)?;
             }
         }
-        (None, false) => take_from_socket(&mut links.tcp, bytes * repeats)?,
-        (Some(wait), true) => {
-            let ends = links.ends(wait);
-            let message = vec![0; usize::try_from(bytes)?];
+        (Task::Latency { message_bytes, .. }, Some(wait)) => {
+            let end = links.exchange(wait);
+            let len_bytes = usize::try_from(message_bytes)?;
             for _ in 0..repeats {
-                take(&mut ends.0, bytes)?;
-                send_message(&mut ends.1, &message)?;
+                end.receive()?;
+                end.send(len_bytes, |_| {})?;
             }
         }
-        (Some(wait), false) => take(&mut links.ends(wait).0, bytes * repeats)?,
+        (task, None) => take_from_socket(&mut links.tcp, task.len_bytes() * repeats)?,
+        (task, Some(wait)) => take(&mut links.ends(wait).0, task.len_bytes() * repeats)?,
     }
     links.control.write_all(&[HAS_ALL])?;
     Ok(())
 }
 
-/// Sends messages by endpoints; where they return, the next one waits for that.
-fn messages(
-    send: &mut SendEnd,
-    receive: &mut ReceiveEnd,
-    len_bytes: u64,
-    repeats: u64,
-    returns: bool,
-) -> Result<()> {
+/// Sends messages by an endpoint, one behind the other, until all are over.
+fn messages(send: &mut SendEnd, len_bytes: u64, repeats: u64) -> Result<()> {
     let message = vec![0; usize::try_from(len_bytes)?];
     for _ in 0..repeats {
-        if returns {
-            send_message(send, &message)?;
-            take(receive, len_bytes)?;
-        } else {
-            send.send(&message)?;
-            send.flush()?;
-        }
+        send.send(&message)?;
+        send.flush()?;
     }
-    if !returns {
-        send.settle()?;
-    }
-    Ok(())
-}
-
-fn send_message(end: &mut SendEnd, message: &[u8]) -> Result<()> {
-    end.send(message)?;
-    end.flush()?;
-    if message.len() as u64 > AT_ONCE_BYTES_MAX {
-        // Nothing moves a part that is left while the answer is waited for at the other end.
-        end.settle()?;
-    }
+    send.settle()?;
     Ok(())
 }
 
@@ -202,11 +185,11 @@ fn take(end: &mut ReceiveEnd, len_bytes: u64) -> Result<()> {
     Ok(())
 }
 
-fn tcp_messages(tcp: &mut TcpStream, len_bytes: u64, repeats: u64, returns: bool) -> Result<()> {
+fn tcp_messages(tcp: &mut TcpStream, len_bytes: u64, repeats: u64, turns: Turns) -> Result<()> {
     let mut message = vec![0; usize::try_from(len_bytes)?];
     for _ in 0..repeats {
         tcp.write_all(&message)?;
-        if returns {
+        if turns == Turns::Both {
             tcp.read_exact(&mut message)?;
         }
     }

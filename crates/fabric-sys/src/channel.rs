@@ -157,6 +157,22 @@ impl Channel {
         }
     }
 
+    /// Sends a short message that has no completion: its bytes are free again at once.
+    ///
+    /// # Errors
+    /// EAGAIN while the queue is full, EMSGSIZE beyond [`crate::Info::inject_bytes_max`].
+    pub fn inject(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        if bytes.len() > self.domain.info().inject_bytes_max() {
+            return Err(Error { call: "fi_inject", code: libc::EMSGSIZE });
+        }
+        let (start, len) = (bytes.as_ptr().cast(), bytes.len());
+        let parts = self.parts();
+        let (endpoint, peer) = (parts.endpoint.raw(), parts.peer);
+        // SAFETY: the endpoint is open; the bytes are copied before the call returns (fi_msg(3)).
+        let result = unsafe { bindings::fi_inject(endpoint, start, len, peer) };
+        Error::check("fi_inject", result).map(drop)
+    }
+
     /// Takes the next completion, if there is one by now. It also moves things on, for providers
     /// that do nothing by themselves.
     ///

@@ -192,6 +192,13 @@ impl Info {
         unsafe { &*self.entry().ep_attr }.max_msg_size
     }
 
+    /// Length up to which a message can be sent without a completion.
+    #[must_use]
+    pub fn inject_bytes_max(&self) -> usize {
+        // SAFETY: every entry has this part.
+        unsafe { &*self.entry().tx_attr }.inject_size
+    }
+
     /// Operations that may be under way: sends, reads and writes; receives.
     #[must_use]
     pub fn queue_lengths(&self) -> (usize, usize) {

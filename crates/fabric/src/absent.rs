@@ -44,6 +44,10 @@ pub struct SendEnd(Infallible);
 #[derive(Debug)]
 pub struct ReceiveEnd(Infallible);
 
+/// The end of a pair whose sides take turns.
+#[derive(Debug)]
+pub struct Exchange(Infallible);
+
 /// Windows on files out of which bytes may still be sent.
 #[derive(Debug)]
 pub struct InFlight(Infallible);
@@ -130,6 +134,20 @@ impl Pair {
     }
 
     pub fn into_receiver(self, _: usize, _: Wait) -> Result<ReceiveEnd, Error> {
+        match self.0 {}
+    }
+
+    pub fn into_exchange(self, _: usize, _: Wait) -> Result<Exchange, Error> {
+        match self.0 {}
+    }
+}
+
+impl Exchange {
+    pub fn send(&mut self, _: usize, _: impl FnOnce(&mut [u8])) -> Result<(), Error> {
+        match self.0 {}
+    }
+
+    pub fn receive(&mut self) -> Result<&[u8], Error> {
         match self.0 {}
     }
 }

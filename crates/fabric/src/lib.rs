@@ -33,6 +33,8 @@ mod provider;
 #[cfg(feature = "libfabric")]
 mod endpoint;
 #[cfg(feature = "libfabric")]
+mod exchange;
+#[cfg(feature = "libfabric")]
 mod opening;
 #[cfg(feature = "libfabric")]
 mod receiving;
@@ -48,6 +50,7 @@ pub use provider::{Mover, NoSuchProvider, Provider};
 
 #[cfg(feature = "libfabric")]
 pub use {
+    exchange::Exchange,
     opening::{Contact, Fabric, Listening, Pair, load},
     receiving::{HELD_MAX, Message, ReceiveEnd},
     sending::{FileError, InFlight, SendEnd},
@@ -55,6 +58,6 @@ pub use {
 
 #[cfg(not(feature = "libfabric"))]
 pub use absent::{
-    Contact, Fabric, FileError, HELD_MAX, InFlight, Listening, Message, Pair, ReceiveEnd, SendEnd,
-    load,
+    Contact, Exchange, Fabric, FileError, HELD_MAX, InFlight, Listening, Message, Pair, ReceiveEnd,
+    SendEnd, load,
 };

@@ -6,7 +6,7 @@ use haul_fabric_sys::{Address, Channel, Domain, EndpointKind, Info, Listener, Pa
 use rustix::io::Errno;
 
 use crate::{
-    Error, Provider, ReceiveEnd, SendEnd, Wait,
+    Error, Exchange, Provider, ReceiveEnd, SendEnd, Wait,
     endpoint::{self, Endpoint},
 };
 
@@ -216,6 +216,15 @@ impl Pair {
     pub fn into_receiver(self, buffer_bytes_max: usize, wait: Wait) -> Result<ReceiveEnd, Error> {
         let endpoint = Endpoint::new(self.channel, self.lifeline, wait);
         ReceiveEnd::new(self.provider, endpoint, buffer_bytes_max)
+    }
+
+    /// Makes this an end whose sides take turns, with messages of at most this length, once the
+    /// other side has done so too. The lifeline is one whose reads wait.
+    ///
+    /// # Errors
+    /// [`Error::NoMemory`] where memory cannot be registered, [`Error::PeerGone`] without a peer.
+    pub fn into_exchange(self, message_bytes_max: usize, wait: Wait) -> Result<Exchange, Error> {
+        Exchange::new(Endpoint::new(self.channel, self.lifeline, wait), message_bytes_max)
     }
 }
 

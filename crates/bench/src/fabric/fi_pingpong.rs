@@ -1,8 +1,9 @@
 //! fi_pingpong, libfabric's own measurement, beside which our endpoints stand.
 
-use crate::{error::Lack, small_files::programs, workshop::Workshop};
+use crate::{error::Lack, fabric_side::processors, small_files::programs, workshop::Workshop};
 use anyhow::{Context, Result};
 use haul_fabric::Provider;
+use rustix::process::Pid;
 use std::{
     io::Read,
     net::{IpAddr, TcpListener},
@@ -41,20 +42,27 @@ impl FiPingPong {
         exchanges: u64,
     ) -> Result<Result<f64, Lack>> {
         let port = free_port(address)?;
-        let start = |words: &[String]| -> Result<Killed> {
+        let sides = processors::of_sides();
+        let start = |words: &[String], processor: Option<usize>| -> Result<Killed> {
             let kind = if provider == Provider::Shm { "rdm" } else { "msg" };
             let mut command = Command::new(&self.0);
             command.args(["-p", provider.name(), "-e", kind]);
             command.args(["-S", &message_bytes.to_string(), "-I", &exchanges.to_string()]);
             command.args(words).stdin(Stdio::null());
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
-            Ok(Killed(command.spawn().context("fi_pingpong")?))
+            let started = Killed(command.spawn().context("fi_pingpong")?);
+            if let Some(processor) = processor {
+                processors::keep_on(Some(Pid::from_child(&started.0)), processor)?;
+            }
+            Ok(started)
         };
-        let mut answers = start(&["-B".to_owned(), port.to_string()])?;
+        let answering = sides.map(|(_, answers)| answers);
+        let mut answers = start(&["-B".to_owned(), port.to_string()], answering)?;
         let began = Instant::now();
         // It listens at once or never, and says nothing of that: the other one is tried until then.
         loop {
-            let mut asks = start(&["-P".to_owned(), port.to_string(), address.to_string()])?;
+            let words = ["-P".to_owned(), port.to_string(), address.to_string()];
+            let mut asks = start(&words, sides.map(|(asks, _)| asks))?;
             while began.elapsed() < TIME_MAX && asks.0.try_wait()?.is_none() {
                 workshop.go_on()?;
                 thread::sleep(LOOK_EVERY);

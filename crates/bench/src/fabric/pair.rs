@@ -2,7 +2,7 @@
 
 use super::{Bench, TASK_TIME_MAX};
 use crate::{
-    fabric_side::{FabricRole, FabricSpec, Task, TaskDone},
+    fabric_side::{FabricRole, FabricSpec, Task, TaskDone, processors},
     side::SideLine,
 };
 use anyhow::{Context, Result};
@@ -28,10 +28,15 @@ impl Bench<'_> {
         address: IpAddr,
         tasks: Vec<Task>,
     ) -> Result<(Vec<TaskDone>, Option<String>)> {
+        let sides = processors::of_sides();
         let spec = |role| FabricSpec {
             fabric: provider.name().to_owned(),
             address,
             role,
+            processor: sides.map(|(asks, answers)| match role {
+                FabricRole::Ask { .. } => asks,
+                FabricRole::Answer => answers,
+            }),
             tasks: tasks.clone(),
             repeats: self.repeats,
             files: self.files.clone(),

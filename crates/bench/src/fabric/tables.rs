@@ -201,14 +201,17 @@ fn words(found: &Found) -> Vec<String> {
     let mut words = vec![
         format!(
             "Two processes of this host, {} interleaved; each message and file {time}, at most {} \
-             times. Times and processor time are those of the process that sends.",
+             times. Times and processor time are those of the process that sends. Each process \
+             stays on a processor of its own, where there are two.",
             units::count(found.rounds.into(), "round"),
             found.repeats.most,
         ),
-        "A message's latency is half of the time to and fro. Messages by TCP are written and read \
-         by calls that sleep. A file is sent again once the one before is gone: all of it taken by \
-         the socket, or completed by the endpoint, whose ends sleep meanwhile. The file is in the \
-         page cache."
+        "A message's latency is half of the time to and fro; endpoints take turns then, from and to \
+         registered buffers, and nothing is copied beside. Their bandwidth is that of a stream with \
+         credits, into whose buffers messages are copied. Messages by TCP are written and read by \
+         calls that sleep. A file is sent again once the one before is gone: all of it taken by the \
+         socket, or completed by the endpoint, whose ends sleep meanwhile. The file is in the page \
+         cache."
             .to_owned(),
         "One copy: read into the registered buffer that is sent. send_file: windows on the page \
          cache are registered and sent; a file that a provider copies by itself, as it is short, \

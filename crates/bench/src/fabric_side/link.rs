@@ -5,7 +5,7 @@
 
 use super::task::{FabricSpec, Task};
 use anyhow::{Context, Result, bail};
-use haul_fabric::{Contact, Fabric, Figures, Pair, ReceiveEnd, SendEnd, Wait};
+use haul_fabric::{Contact, Exchange, Fabric, Figures, Pair, ReceiveEnd, SendEnd, Wait};
 use std::{
     io::{Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -41,6 +41,9 @@ pub struct Links<Ends> {
     other: Other,
     fabric: Fabric,
     ends: Vec<(Wait, Ends)>,
+    /// Ends whose sides take turns, with messages of up to this length.
+    exchanges: Vec<(Wait, Exchange)>,
+    message_bytes_max: usize,
 }
 
 /// Two ends, one for each direction, that a side makes of pairs.
@@ -73,6 +76,13 @@ impl<Made: Ends> Links<Made> {
     /// What the provider says, or that the other side has gone.
     pub fn make_for(&mut self, task: Task) -> Result<()> {
         let Some(wait) = task.wait() else { return Ok(()) };
+        if let Task::Latency { .. } = task {
+            if self.exchanges.iter().all(|(made, _)| *made != wait) {
+                let exchange = self.pair()?.into_exchange(self.message_bytes_max, wait)?;
+                self.exchanges.push((wait, exchange));
+            }
+            return Ok(());
+        }
         if self.ends.iter().any(|(made, _)| *made == wait) {
             return Ok(());
         }
@@ -88,6 +98,15 @@ impl<Made: Ends> Links<Made> {
     pub fn ends(&mut self, wait: Wait) -> &mut Made {
         let found = self.ends.iter_mut().find(|(made, _)| *made == wait);
         &mut found.expect("the task had them made").1
+    }
+
+    /// The end with this wait whose sides take turns.
+    ///
+    /// # Panics
+    /// If no task had it made.
+    pub fn exchange(&mut self, wait: Wait) -> &mut Exchange {
+        let found = self.exchanges.iter_mut().find(|(made, _)| *made == wait);
+        &mut found.expect("the task had it made").1
     }
 
     fn pair(&self) -> Result<Pair> {
@@ -124,6 +143,15 @@ impl Links<Ask> {
     }
 }
 
+/// The longest message that goes to and fro.
+fn message_bytes_max(spec: &FabricSpec) -> Result<usize> {
+    let lengths = spec.tasks.iter().map(|task| match task {
+        Task::Latency { message_bytes, .. } => *message_bytes,
+        Task::Bandwidth { .. } | Task::File { .. } => 0,
+    });
+    Ok(usize::try_from(lengths.max().unwrap_or(0))?)
+}
+
 fn open(spec: &FabricSpec) -> Result<Fabric> {
     let provider = spec.fabric.parse()?;
     Ok(Fabric::open(provider, spec.address)?)
@@ -143,7 +171,10 @@ pub fn listening(spec: &FabricSpec, tell: &mut dyn FnMut(u16)) -> Result<Links<A
         Ok(socket)
     };
     let (control, tcp) = (accept()?, accept()?);
-    Ok(Links { control, tcp, other: Other::Listener(listener), fabric, ends: Vec::new() })
+    let other = Other::Listener(listener);
+    let message_bytes_max = message_bytes_max(spec)?;
+    let (ends, exchanges) = (Vec::new(), Vec::new());
+    Ok(Links { control, tcp, other, fabric, ends, exchanges, message_bytes_max })
 }
 
 /// Connects to the side that listens.
@@ -159,5 +190,7 @@ pub fn connected(spec: &FabricSpec, port: u16) -> Result<Links<Ask>> {
         Ok(socket)
     };
     let (control, tcp) = (connect()?, connect()?);
-    Ok(Links { control, tcp, other: Other::At(at), fabric, ends: Vec::new() })
+    let (ends, exchanges) = (Vec::new(), Vec::new());
+    let message_bytes_max = message_bytes_max(spec)?;
+    Ok(Links { control, tcp, other: Other::At(at), fabric, ends, exchanges, message_bytes_max })
 }

@@ -124,6 +124,8 @@ pub struct FabricSpec {
     /// The address of both sides.
     pub address: IpAddr,
     pub role: FabricRole,
+    /// The processor that the side stays on.
+    pub processor: Option<usize>,
     pub tasks: Vec<Task>,
     pub repeats: Repeats,
     /// Files to send, named by their length in bytes.

@@ -896,6 +896,15 @@ unsafe extern "C" {
     ) -> isize;
 }
 unsafe extern "C" {
+    #[link_name = "fi_inject_of_haul"]
+    pub fn fi_inject(
+        ep: *mut fid_ep,
+        buf: *const ::core::ffi::c_void,
+        len: usize,
+        dest_addr: fi_addr_t,
+    ) -> isize;
+}
+unsafe extern "C" {
     #[link_name = "fi_getname_of_haul"]
     pub fn fi_getname(
         fid: fid_t,

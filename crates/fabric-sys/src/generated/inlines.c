@@ -25,6 +25,7 @@ int fi_pep_bind_of_haul(struct fid_pep *pep, struct fid *bfid, uint64_t flags) {
 int fi_enable_of_haul(struct fid_ep *ep) { return fi_enable(ep); }
 ssize_t fi_recv_of_haul(struct fid_ep *ep, void *buf, size_t len, void *desc, fi_addr_t src_addr, void *context) { return fi_recv(ep, buf, len, desc, src_addr, context); }
 ssize_t fi_send_of_haul(struct fid_ep *ep, const void *buf, size_t len, void *desc, fi_addr_t dest_addr, void *context) { return fi_send(ep, buf, len, desc, dest_addr, context); }
+ssize_t fi_inject_of_haul(struct fid_ep *ep, const void *buf, size_t len, fi_addr_t dest_addr) { return fi_inject(ep, buf, len, dest_addr); }
 int fi_getname_of_haul(fid_t fid, void *addr, size_t *addrlen) { return fi_getname(fid, addr, addrlen); }
 int fi_listen_of_haul(struct fid_pep *pep) { return fi_listen(pep); }
 int fi_connect_of_haul(struct fid_ep *ep, const void *addr, const void *param, size_t paramlen) { return fi_connect(ep, addr, param, paramlen); }

@@ -9,7 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haul_fabric::{Contact, Error, Fabric, FileError, Provider, ReceiveEnd, SendEnd, Wait};
+use haul_fabric::{
+    Contact, Error, Exchange, Fabric, FileError, Provider, ReceiveEnd, SendEnd, Wait,
+};
 use haul_testkit::{FabricWay, fabric_ways};
 
 pub const LONG: Duration = Duration::from_secs(20);
@@ -42,6 +44,20 @@ pub fn pair(way: FabricWay, memory: [usize; 2], wait: Wait) -> (SendEnd, Receive
     let near = fabric.connect(&contact, near.into(), LONG).expect("it works here");
     let near = near.into_sender(memory[0], wait).expect("it works here");
     (near, accepted.join().expect("it works here"), handle)
+}
+
+/// Two ends whose sides take turns.
+fn turns(way: FabricWay, message_bytes_max: usize, wait: Wait) -> (Exchange, Exchange) {
+    let (near, far) = sockets();
+    let listening = open(way, way.far).listen([7; 16]).expect("it works here");
+    let contact = listening.contact().clone();
+    let accepted = thread::spawn(move || {
+        let pair = listening.accept(far.into(), LONG).expect("it works here");
+        pair.into_exchange(message_bytes_max, wait).expect("it works here")
+    });
+    let pair = open(way, way.near).connect(&contact, near.into(), LONG).expect("it works here");
+    let near = pair.into_exchange(message_bytes_max, wait).expect("it works here");
+    (near, accepted.join().expect("it works here"))
 }
 
 pub fn bytes_of(len: usize, seed: usize) -> Vec<u8> {
@@ -225,6 +241,35 @@ fn an_end_whose_lifeline_is_cut_stops_though_messages_still_come() {
         assert!(came < 100 + 40, "{way:?}: {came} messages, 100 of them before the cut");
         drop(far);
         sender.join().unwrap();
+    }
+}
+
+#[test]
+fn sides_that_take_turns_see_each_message_of_the_other_until_it_leaves() {
+    for way in fabric_ways() {
+        for wait in [Wait::Poll, Wait::Sleep, Wait::Adaptive] {
+            let (mut near, mut far) = turns(way, 5000, wait);
+            let answers = thread::spawn(move || {
+                for turn in 1..=40 {
+                    let came = far.receive().unwrap().to_vec();
+                    assert!(came == bytes_of(turn * 100, turn), "{way:?} {turn}");
+                    far.send(came.len() + 1, |room| room[..came.len()].copy_from_slice(&came))
+                        .unwrap();
+                }
+                assert!(far.receive().unwrap() == b"bye", "{way:?}");
+                far
+            });
+            for turn in 1..=40 {
+                let message = bytes_of(turn * 100, turn);
+                near.send(message.len(), |room| room.copy_from_slice(&message)).unwrap();
+                let came = near.receive().unwrap();
+                assert_eq!(came.len(), message.len() + 1, "{way:?}");
+                assert!(came[..message.len()] == message, "{way:?} {turn}");
+            }
+            near.send(3, |room| room.copy_from_slice(b"bye")).unwrap();
+            drop(answers.join().unwrap());
+            assert_eq!(near.receive().unwrap_err(), Error::PeerGone, "{way:?} {wait:?}");
+        }
     }
 }
 

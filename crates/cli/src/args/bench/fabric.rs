@@ -26,8 +26,8 @@ const FILE_BYTES: [u64; 12] = [
 ];
 /// The largest file of `--paper`, in bytes.
 const PAPER_FILE_BYTES: u64 = 4 << 30;
-/// Largest message: no buffer of either side is larger.
-const MESSAGE_BYTES_MAX: u64 = 1 << 30;
+/// Largest message, in bytes: both sides have buffers of this length for it.
+const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 /// Repeats of each file in the study.
 const PAPER_REPEATS: u64 = 100_000;
 const REPEATS: u64 = 5000;
@@ -133,7 +133,7 @@ impl LowBenchFabric {
     pub fn checked(&self) -> Result<BenchFabric, Problem> {
         let is_message = |bytes: &&u64| (1..=MESSAGE_BYTES_MAX).contains(*bytes);
         if let Some(odd) = self.message_sizes.iter().find(|bytes| !is_message(bytes)) {
-            let needs = "messages of 1 byte to 1 GiB";
+            let needs = "messages of 1 byte to 64 MiB";
             return Err(usage_problem("cannot take --message-sizes", needs, &odd.to_string(), ""));
         }
         if self.file_sizes.contains(&0) {
