@@ -206,12 +206,12 @@ fn words(found: &Found) -> Vec<String> {
             units::count(found.rounds.into(), "round"),
             found.repeats.most,
         ),
-        "A message's latency is half of the time to and fro; endpoints take turns then, from and to \
-         registered buffers, and nothing is copied beside. Their bandwidth is that of a stream with \
-         credits, into whose buffers messages are copied. Messages by TCP are written and read by \
-         calls that sleep. A file is sent again once the one before is gone: all of it taken by the \
-         socket, or completed by the endpoint, whose ends sleep meanwhile. The file is in the page \
-         cache."
+        "A message's latency is half of the time to and fro; endpoints take turns then, from and \
+         to registered buffers, and nothing is copied beside. Their bandwidth is that of a stream \
+         with credits, into whose buffers messages are copied. Messages by TCP are written and \
+         read by calls that sleep. A file is sent again once the one before is gone: all of it \
+         taken by the socket, or completed by the endpoint, whose ends sleep meanwhile. The file \
+         is in the page cache."
             .to_owned(),
         "One copy: read into the registered buffer that is sent. send_file: windows on the page \
          cache are registered and sent; a file that a provider copies by itself, as it is short, \
