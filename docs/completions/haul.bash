@@ -1555,7 +1555,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__probe__subcmd__net)
-            opts="-R -t -u -h -V --streams --reverse --bidir --time --omit --interval --congestion --receive --rate --udp --datagram --block --rounds --no-path-mtu --quick --token-file --json --html --help --version"
+            opts="-R -t -u -h -V --streams --reverse --bidir --time --omit --interval --congestion --receive --rate --udp --fabric --datagram --block --rounds --no-path-mtu --quick --token-file --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1591,6 +1591,10 @@ _haul() {
                     ;;
                 --rate)
                     COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --fabric)
+                    COMPREPLY=($(compgen -W "auto verbs efa cxi shm tcp" -- "${cur}"))
                     return 0
                     ;;
                 --datagram)

@@ -315,6 +315,12 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l receive -d 'Fate of the bytes at the receivers: taken into memory, or dropped by the kernel' -r -f -a "copy\t'Into memory, as when a file is written'
 discard\t'The kernel throws them away without a copy, as for null:'"
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l rate -d 'The most bytes a second of all streams of a way: 500M, or in bits 10Gbit' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l fabric -d 'Measure RDMA endpoints (libfabric), too, each round behind one by TCP' -r -f -a "auto\t''
+verbs\t''
+efa\t''
+cxi\t''
+shm\t''
+tcp\t''"
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l datagram -d 'Bytes of a datagram, with --udp; without it what the path takes whole' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l block -d 'Bytes that one send or receive moves' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l rounds -d 'How often all of it is measured, one after the other' -r

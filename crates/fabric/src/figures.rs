@@ -32,6 +32,8 @@ pub struct Figures {
     pub registering: Duration,
     /// Times that the sender waited for the receiver's buffers.
     pub waits_for_room: u64,
+    /// Time in which the sender waited for the receiver's buffers.
+    pub waiting_for_room: Duration,
     /// The reason why a file's pages could not be registered, of the first that could not.
     pub refused: Option<String>,
 }

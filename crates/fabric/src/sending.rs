@@ -434,13 +434,16 @@ impl SendEnd {
     }
 
     fn await_room(&mut self) -> Result<(), Error> {
-        if self.sent == self.room {
-            self.figures.waits_for_room += 1;
+        if self.sent < self.room {
+            return Ok(());
         }
+        self.figures.waits_for_room += 1;
+        let begun = Instant::now();
         while self.sent == self.room {
             let completion = self.endpoint.wait()?;
             self.over(completion)?;
         }
+        self.figures.waiting_for_room += begun.elapsed();
         Ok(())
     }
 

@@ -511,6 +511,8 @@ fn check_probe(probe: &Probe) -> Result<(), ProtocolError> {
     ensure(probe.kind != ProbeKind::Unknown, "a probe of unknown kind")?;
     ensure(probe.to_server || probe.to_client, "a probe of no direction")?;
     ensure((1..=limits::STREAMS_MAX).contains(&probe.streams), "a number of streams")?;
+    let echoes = probe.to_server && probe.to_client && probe.streams == 1;
+    ensure(probe.kind != ProbeKind::EndpointPings || echoes, "pings that nobody echoes")?;
     let blocks = limits::PROBE_BLOCK_BYTES_MIN..=limits::PROBE_BLOCK_BYTES_MAX;
     ensure(blocks.contains(&probe.block_bytes), "a block of a probe")?;
     let is_udp = probe.kind == ProbeKind::Datagrams;

@@ -207,7 +207,7 @@ fn receive_engines() -> PossibleValuesParser {
     engine_names(|engine| engine.open_receive.is_some())
 }
 
-fn providers() -> PossibleValuesParser {
+pub(crate) fn providers() -> PossibleValuesParser {
     PossibleValuesParser::new(Rdma::all().into_iter().map(Rdma::name))
 }
 

@@ -48,6 +48,7 @@ mod probe_disk;
 mod probe_net;
 mod probe_path;
 mod rdma;
+mod rdma_probe;
 mod reading_ahead;
 mod recordings;
 mod screens;

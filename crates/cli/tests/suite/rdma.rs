@@ -14,7 +14,7 @@ const MIB: u64 = 1 << 20;
 const LEN: u64 = 24 * MIB;
 
 /// Whether this build has libfabric; where not, the test is skipped.
-fn has_fabric() -> bool {
+pub fn has_fabric() -> bool {
     if !cfg!(feature = "fabric") {
         haul_testkit::skip::skip("libfabric-dev 1.17 or newer, and pkg-config", "a build without");
     }

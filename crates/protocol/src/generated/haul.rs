@@ -710,6 +710,7 @@ pub struct ProbeStream {
     pub resent_bytes: u64,
     #[prost(uint64, tag = "13")]
     pub busy_us: u64,
+    /// ENDPOINTS: waiting for the receiver's buffers
     #[prost(uint64, tag = "14")]
     pub receiver_window_us: u64,
     #[prost(uint64, tag = "15")]
@@ -729,6 +730,9 @@ pub struct ProbeStream {
     pub jitter_ns: u64,
     #[prost(string, tag = "21")]
     pub congestion: ::prost::alloc::string::String,
+    /// ENDPOINTS: times that a sender waited for the receiver's buffers
+    #[prost(uint64, tag = "22")]
+    pub room_waits: u64,
 }
 /// Server to client, at the begin, after each interval, and when the omitted time is over.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -1186,6 +1190,10 @@ pub enum ProbeKind {
     Datagrams = 2,
     /// datagrams of several sizes, which must not be cut, are echoed
     PathMtu = 3,
+    /// capability 3: the same as STREAMS over RDMA endpoints
+    Endpoints = 4,
+    /// capability 3: messages that are echoed over two pairs of endpoints
+    EndpointPings = 5,
 }
 impl ProbeKind {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1198,6 +1206,8 @@ impl ProbeKind {
             Self::Streams => "STREAMS",
             Self::Datagrams => "DATAGRAMS",
             Self::PathMtu => "PATH_MTU",
+            Self::Endpoints => "ENDPOINTS",
+            Self::EndpointPings => "ENDPOINT_PINGS",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1207,6 +1217,8 @@ impl ProbeKind {
             "STREAMS" => Some(Self::Streams),
             "DATAGRAMS" => Some(Self::Datagrams),
             "PATH_MTU" => Some(Self::PathMtu),
+            "ENDPOINTS" => Some(Self::Endpoints),
+            "ENDPOINT_PINGS" => Some(Self::EndpointPings),
             _ => None,
         }
     }

@@ -17,6 +17,10 @@ enumeration! {
         Datagrams,
         /// Datagrams of several sizes, which must not be cut, are echoed.
         PathMtu,
+        /// Data streams over RDMA endpoints that carry what is thrown away.
+        Endpoints,
+        /// Messages that the server echoes, over a pair of RDMA endpoints each way.
+        EndpointPings,
     }
 }
 
@@ -102,6 +106,8 @@ message! {
         /// Interarrival jitter (RFC 3550, 6.4.1).
         pub jitter_ns: u64,
         pub congestion: String,
+        /// Times that a sender waited for the buffers of the receiver's RDMA endpoint.
+        pub room_waits: u64,
     }
 }
 

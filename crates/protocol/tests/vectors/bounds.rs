@@ -208,6 +208,10 @@ fn a_probe_asks_for_what_is_within_the_limits() {
     let round = |round: u32| json!({"round": round});
     let block = |bytes: u32| json!({"block_bytes": bytes});
     let datagram = |bytes| json!({"kind": "DATAGRAMS", "block_bytes": bytes});
+    let pings = |to_client: bool, streams: u32| {
+        let kind = "ENDPOINT_PINGS";
+        json!({"kind": kind, "to_client": to_client, "streams": streams})
+    };
     let time = |time_ms, omit_ms| json!({"time_ms": time_ms, "omit_ms": omit_ms});
     // Both ways take numbers from the first on: with three streams, six.
     let numbers = |left| {
@@ -225,6 +229,8 @@ fn a_probe_asks_for_what_is_within_the_limits() {
             (block_words, block(64), block(63)),
             (block_words, block(16 << 20), block((16 << 20) + 1)),
             ("a datagram that no packet carries", datagram(65_507), datagram(65_508)),
+            ("pings that nobody echoes", pings(true, 1), pings(false, 1)),
+            ("pings that nobody echoes", pings(true, 1), pings(true, 2)),
             ("a time of a probe", time(599_000, 1000), time(599_001, 1000)),
             ("a time of a probe", time(1, 0), time(0, 1000)),
             (

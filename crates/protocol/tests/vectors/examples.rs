@@ -362,10 +362,14 @@ fn probe_messages() -> Vec<(&'static str, Value)> {
         "run_queue_ns": 5, "rtt_us": 101, "min_rtt_us": 99, "cwnd_bytes": 1_000_000,
         "delivery_rate_bytes_per_s": 1_250_000_000, "retransmits": 3,
         "sent_bytes": 5_000_004_344_u64, "resent_bytes": 4344, "busy_us": 4_000_000,
-        "receiver_window_us": 2, "send_buffer_us": 1, "congestion": "cubic"});
+        "receiver_window_us": 2, "send_buffer_us": 1, "congestion": "cubic", "room_waits": 6});
     let datagrams = json!({
         "stream": 8, "bytes": 147_200, "datagrams": 100, "sequence_next": 103, "reordered": 2,
         "duplicates": 1, "jitter_ns": 20_000});
+    let figures = json!({"round": 2, "at_us": 1_000_017, "streams": [stream], "throttled_ns": 9});
+    let endpoints = json!({
+        "round": 3, "kind": "ENDPOINTS", "to_server": true, "streams": 2, "first_stream": 16,
+        "block_bytes": 131_072, "time_ms": 5000, "interval_ms": 500});
     vec![
         (
             "a probe of the path",
@@ -375,17 +379,21 @@ fn probe_messages() -> Vec<(&'static str, Value)> {
             "interval_ms": 500, "congestion": "bbr", "rate_bytes_per_s": 125_000_000,
             "discard": true}}),
         ),
+        ("a probe of RDMA endpoints", json!({"probe": endpoints})),
+        (
+            "a probe of messages there and back",
+            json!({"probe": {
+            "round": 4, "kind": "ENDPOINT_PINGS", "to_server": true, "to_client": true,
+            "streams": 1, "first_stream": 20, "block_bytes": 64, "time_ms": 500,
+            "interval_ms": 500}}),
+        ),
         (
             "a server that waits for datagrams",
             json!({"probe_ready": {
             "round": 3, "udp_port": 7117, "datagram_key": "000102030405060708090a0b0c0d0e0f"}}),
         ),
         ("a round is over", json!({"probe_step": {"round": 3, "over": true}})),
-        (
-            "what a server's streams did so far",
-            json!({"probe_figures": {
-            "round": 2, "at_us": 1_000_017, "streams": [stream], "throttled_ns": 9}}),
-        ),
+        ("what a server's streams did so far", json!({"probe_figures": figures})),
         (
             "what a server's streams did",
             json!({"probe_result": {"round": 2, "streams": [datagrams]}}),
@@ -440,6 +448,11 @@ fn bad_probes() -> Vec<(&'static str, Value)> {
             "a probe of datagrams that no packet carries",
             json!({"probe": {"round": 1, "kind": "DATAGRAMS", "to_server": true, "streams": 1,
                 "block_bytes": 65508, "time_ms": 1000, "interval_ms": 1000}}),
+        ),
+        (
+            "pings over RDMA that nobody echoes",
+            json!({"probe": {"round": 1, "kind": "ENDPOINT_PINGS", "to_server": true, "streams": 1,
+                "block_bytes": 64, "time_ms": 500, "interval_ms": 500}}),
         ),
         ("a probe of more than ten minutes", probe("omit_ms", json!(600_000))),
         ("a probe of an endless time", probe("omit_ms", json!(u32::MAX))),

@@ -9,6 +9,8 @@ pub mod audit;
 mod client;
 pub mod datagram;
 mod datagrams;
+mod endpoints;
+pub mod endpoints_verdict;
 mod marks;
 mod narrow;
 mod opening;

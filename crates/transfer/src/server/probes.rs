@@ -22,7 +22,10 @@ use crate::{
     problem::Problem,
     rights::{Need, Right},
     server::event::ServerEvent,
-    session::streams::{StreamSetup, Streams, choose_congestion},
+    session::{
+        rdma::Route,
+        streams::{StreamSetup, Streams, choose_congestion},
+    },
     state::Grant,
     transport::{control::Control, waker::Waker},
 };
@@ -59,7 +62,10 @@ impl Server {
         (peer, stranger): (SocketAddr, Stranger<'_>),
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) -> Result<(), HandshakeFailure> {
-        let admitted = self.admit(control, open).map_err(HandshakeFailure::Fault)?;
+        let mut admitted = self.admit(control, open).map_err(HandshakeFailure::Fault)?;
+        let (route, fabric_refused) = self.agree_rdma(open, control.socket());
+        let fabric = route.as_ref().map_or(String::new(), Route::name);
+        admitted.setup.rdma = route;
         let _place = Place { sessions: &self.sessions, session: admitted.id };
         stranger.let_in();
         control.trust();
@@ -71,6 +77,8 @@ impl Server {
             offers_max: 1,
             offer_bytes_max: limits::OFFER_BYTES_MIN,
             rtt_us: u64::try_from(admitted.rtt.as_micros()).unwrap_or(u64::MAX),
+            fabric,
+            fabric_refused,
             ..message::Opened::default()
         }));
         control.queue(Message::Facts(preflight::facts(&self.host, None)));

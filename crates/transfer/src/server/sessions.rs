@@ -277,7 +277,7 @@ impl Server {
     }
 
     /// Opens an RDMA provider that the client offers; else the reason why the streams stay TCP.
-    fn agree_rdma(
+    pub(super) fn agree_rdma(
         &self,
         open: &message::Open,
         control: &TcpStream,

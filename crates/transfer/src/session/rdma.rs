@@ -126,6 +126,12 @@ pub struct Route {
 }
 
 impl Route {
+    /// The provider's name, for the wire.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.fabric.provider().name().to_owned()
+    }
+
     /// The reason why streams stay TCP from now on.
     #[must_use]
     pub fn why_tcp(&self) -> Option<String> {
@@ -249,6 +255,18 @@ fn end(route: &Route, stream: &Stream<'_>, socket: TcpStream, way: Way) -> io::R
     figures.beside = Some(beside);
     figures.rdma = Some(RdmaEnd { provider, port, figures: FabricFigures::default() });
     Ok(end)
+}
+
+/// Makes the pair of a stream that has no other wire, out of its connection behind the preface.
+///
+/// # Errors
+/// If the peer does not come to the pair in time or wants TCP, or the provider fails.
+pub fn only_pair(route: &Route, mut socket: TcpStream) -> io::Result<Pair> {
+    if !route.agree(&mut socket)? {
+        let why = "a stream that stays TCP where only RDMA endpoints are asked for";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+    }
+    pair(route, socket)
 }
 
 fn pair(route: &Route, mut socket: TcpStream) -> io::Result<Pair> {

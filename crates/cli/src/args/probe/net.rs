@@ -2,6 +2,7 @@
 
 use crate::args::{
     results::LowResults,
+    transfer::providers,
     usage_problem,
     values::{Period, parse_rate},
 };
@@ -11,7 +12,7 @@ use haul_protocol::limits::{
     PROBE_MS_MAX,
 };
 use haul_transfer::{
-    HaulUrl, Problem,
+    HaulUrl, Problem, Rdma,
     internals::{
         net::{
             BLOCK_BYTES_DEFAULT, DATAGRAM_RATE_DEFAULT, INTERVAL_DEFAULT, NetProbe, OMIT_DEFAULT,
@@ -74,6 +75,14 @@ pub struct LowProbeNet {
     /// Datagrams at a rate, not streams: loss, jitter, reordering
     #[arg(long, short)]
     pub udp: bool,
+    /// Measure RDMA endpoints (libfabric), too, each round behind one by TCP
+    ///
+    /// The server needs --fabric too. It takes the best provider that both hosts have, or the one
+    /// that is named: docs/rdma.md.
+    #[arg(long, value_name = "PROVIDER", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = Rdma::Auto.name(), value_parser = providers())]
+    #[arg(conflicts_with = "udp")]
+    pub fabric: Option<String>,
     /// Bytes of a datagram, with --udp; without it what the path takes whole
     #[arg(long, value_name = "SIZE", value_parser = parse_datagram, requires = "udp")]
     pub datagram: Option<u32>,
@@ -192,6 +201,7 @@ impl LowProbeNet {
             block_bytes: self.block.0,
             rate_bytes_per_s: self.rate.or(self.udp.then_some(DATAGRAM_RATE_DEFAULT)),
             path_mtu: !self.no_path_mtu,
+            rdma: self.fabric.as_ref().and_then(|name| name.parse().ok()),
             ..NetProbe::new(url)
         })
     }

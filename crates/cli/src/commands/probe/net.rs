@@ -95,6 +95,7 @@ fn results_of(report: &NetReport) -> Results {
         "server": report.server,
         "software": report.software,
         "loopback": report.loopback,
+        "rdma": report.rdma,
         "verdict": report.verdict,
         "path": report.path,
         "buffers": report.buffers,

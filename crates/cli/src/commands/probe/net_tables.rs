@@ -41,12 +41,50 @@ pub fn words(report: &NetReport) -> Vec<String> {
 pub fn sections(report: &NetReport) -> Vec<Section> {
     let is_udp = report.rounds.iter().any(|round| round.transport == "udp");
     let mut sections = vec![rounds_section(report, is_udp)];
+    sections.extend(endpoints_section(report));
     sections.push(over_time(report));
     sections.push(path_section(report));
     if !is_udp {
         sections.push(streams_section(report));
     }
     sections
+}
+
+/// Number of a round's streams, and what they go by where that is neither TCP nor UDP.
+fn streams(round: &Round) -> String {
+    let count = units::count(round.streams.into(), "stream");
+    if round.is_by_rdma() { format!("{count}, {}", round.transport) } else { count }
+}
+
+/// The section of RDMA endpoints, where they were measured.
+fn endpoints_section(report: &NetReport) -> Option<Section> {
+    let facts = report.rdma.as_ref()?;
+    let mut table = Table::new("RDMA endpoints", 1, &["fact", "value"]);
+    let mut fact = |name: &str, value: String| table.row(vec![name.into(), value]);
+    fact("provider", facts.provider.clone());
+    fact("this host's device", facts.device.clone());
+    let link = facts.link_gbit_per_s.map_or_else(|| "not told".into(), units::rate);
+    fact("rate of its port", link);
+    if let Some(ping) = &facts.ping {
+        fact(
+            &format!("round trip of {} bytes, least", ping.bytes),
+            format!("{:.1} us", ping.min_us),
+        );
+        fact("median", format!("{:.1} us", ping.median_us));
+        fact("99 of 100 within", format!("{:.1} us", ping.p99_us));
+    }
+    for (round, way) in ways(report).filter(|(round, _)| round.is_by_rdma()) {
+        let name = format!("waits for buffers, {}, {}", streams(round), arrow(way.direction));
+        fact(
+            &name,
+            format!(
+                "{}, {} of the time",
+                way.room_waits,
+                units::percent(way.limited.receiver_window)
+            ),
+        );
+    }
+    Some(Section { title: "RDMA endpoints".into(), tables: vec![table], ..Section::default() })
 }
 
 fn ways(report: &NetReport) -> impl Iterator<Item = (&Round, &Way)> {
@@ -97,7 +135,7 @@ fn stream_table(report: &NetReport) -> Table {
     for (round, way) in ways(report) {
         let limited = &way.limited;
         table.row(vec![
-            units::count(round.streams.into(), "stream"),
+            streams(round),
             arrow(way.direction).into(),
             congestion(round, way),
             round.receive.into(),
@@ -140,7 +178,7 @@ fn datagram_table(report: &NetReport) -> Table {
         let Some(datagrams) = &way.datagrams else { continue };
         let DatagramFigures { sent, lost, reordered, duplicates, .. } = datagrams;
         table.row(vec![
-            units::count(round.streams.into(), "stream"),
+            streams(round),
             arrow(way.direction).into(),
             format!("{:.3}", way.gbit_per_s),
             format!("{:.3}", datagrams.rate_asked_gbit_per_s),
@@ -181,8 +219,7 @@ fn cost_table(report: &NetReport) -> Table {
                 format!("{:.3}", side.cpu_s_per_gb),
             ]
         };
-        let mut cells =
-            vec![units::count(round.streams.into(), "stream"), arrow(way.direction).to_owned()];
+        let mut cells = vec![streams(round), arrow(way.direction).to_owned()];
         cells.extend(side(&way.sender));
         cells.extend(side(&way.receiver));
         table.row(cells);
@@ -279,7 +316,7 @@ fn streams_section(report: &NetReport) -> Section {
 }
 
 fn label(round: &Round, way: &Way) -> String {
-    let mut label = units::count(round.streams.into(), "stream");
+    let mut label = streams(round);
     let control = congestion(round, way);
     if !control.is_empty() {
         label += &format!(", {control}");

@@ -3,11 +3,13 @@
 use super::{
     AuditGoal, NetReport, PeerAudit, audit,
     datagrams::{Datagrams, streams_of},
+    endpoints::{PING_BYTES, PINGS_TIME, Pings},
+    endpoints_verdict,
     marks::{LOOK_EVERY, Marks},
     narrow,
     opening::open,
     path_mtu,
-    report::{Direction, PathFacts, RefusedRound, Round, Verdict},
+    report::{Direction, PathFacts, Ping, RdmaFacts, RefusedRound, Round, Verdict},
     streams::{RunningStreams, Work},
     summary::{Counted, Sample, SideSamples},
     talk::{Ended, Talk},
@@ -23,7 +25,10 @@ use crate::{
         request::{Event, NetProbe, Receive, Transport, Ways},
     },
     problem::{Problem, Side},
-    session::streams::{StreamSetup, choose_congestion},
+    session::{
+        rdma,
+        streams::{StreamSetup, choose_congestion},
+    },
     transport::tcp::{self, Route},
 };
 use haul_datapath::Host;
@@ -70,6 +75,7 @@ pub(super) fn run(
         rtt: opened.rtt,
         host: Arc::new(Host::read(Path::new("/"))),
         facts: HostFacts::default(),
+        rdma: opened.rdma,
         round: 0,
         next_stream: 0,
         route,
@@ -91,6 +97,7 @@ pub(super) fn run(
         refused: Vec::new(),
         path: PathFacts::default(),
         buffers: Vec::new(),
+        rdma: None,
         verdict: Verdict::default(),
         audit: None,
     };
@@ -104,12 +111,7 @@ pub(super) fn run(
     };
     session.talk.close(last_words);
     measured.map_err(|stop| stop.into_error(&session.server))?;
-    if report.rounds.is_empty()
-        && let Some(refused) = report.refused.first()
-    {
-        let what = format!("no round of the probe could be measured ({})", refused.what);
-        return Err(TransferError::start(problem(&what, "", &refused.why, "")));
-    }
+    needs_a_round(&report)?;
     if session.stream_mss_bytes > 0 {
         report.path.tcp_mss_bytes = session.stream_mss_bytes;
     }
@@ -118,8 +120,19 @@ pub(super) fn run(
     let rtts = report.rounds.iter().flat_map(|round| &round.ways).map(|way| way.min_rtt_us);
     let known = rtts.chain([report.path.min_rtt_us]).filter(|rtt| *rtt > 0);
     report.path.min_rtt_us = known.min().unwrap_or(0);
-    report.verdict = verdict::of_all(&report, probe);
+    report.verdict =
+        endpoints_verdict::of_all(&report).unwrap_or_else(|| verdict::of_all(&report, probe));
     Ok(report)
+}
+
+fn needs_a_round(report: &NetReport) -> Result<(), TransferError> {
+    match report.refused.first() {
+        Some(refused) if report.rounds.is_empty() => {
+            let what = format!("no round of the probe could be measured ({})", refused.what);
+            Err(TransferError::start(problem(&what, "", &refused.why, "")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A round to come.
@@ -128,17 +141,31 @@ struct Planned {
     streams: u32,
     congestion: Option<String>,
     receive: Receive,
+    wire: Wire,
+}
+
+/// The wire of a round's streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wire {
+    /// TCP or UDP, as the probe says.
+    Network,
+    /// RDMA endpoints.
+    Rdma,
 }
 
 /// Plans the rounds: everything with everything, so that what is compared runs side by side.
 fn plan(probe: &NetProbe) -> Result<Vec<Planned>, TransferError> {
     let mut plan = Vec::new();
+    let wires: &[Wire] =
+        if probe.rdma.is_some() { &[Wire::Network, Wire::Rdma] } else { &[Wire::Network] };
     for _ in 0..probe.rounds.max(1) {
         for streams in &probe.streams {
             for congestion in &probe.congestion {
                 for receive in &probe.receive {
-                    let (streams, congestion) = (*streams, congestion.clone());
-                    plan.push(Planned { streams, congestion, receive: *receive });
+                    for wire in wires {
+                        let (streams, congestion) = (*streams, congestion.clone());
+                        plan.push(Planned { streams, congestion, receive: *receive, wire: *wire });
+                    }
                 }
             }
         }
@@ -222,6 +249,7 @@ struct Session<'a> {
     rtt: Duration,
     host: Arc<Host>,
     facts: HostFacts,
+    rdma: Option<rdma::Route>,
     round: u32,
     next_stream: u32,
     /// Route to the server; the rounds find out how large its packets may be.
@@ -268,6 +296,7 @@ impl Session<'_> {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(), Stop> {
         self.look_at_path(report, on_event)?;
+        self.look_at_endpoints(report)?;
         let mut refused = None;
         for (at, planned) in plan.iter().enumerate() {
             let number = at + 1;
@@ -277,7 +306,7 @@ impl Session<'_> {
                 Ok((asked, ways)) => {
                     let round = Round {
                         number,
-                        transport: self.transport(),
+                        transport: self.transport(planned),
                         streams: planned.streams,
                         congestion: planned.congestion.clone(),
                         receive: planned.receive.name(),
@@ -304,17 +333,20 @@ impl Session<'_> {
         }
     }
 
-    fn transport(&self) -> &'static str {
-        match self.probe.transport {
-            Transport::Tcp => "tcp",
-            Transport::Udp { .. } => "udp",
+    fn transport(&self, planned: &Planned) -> String {
+        match (self.probe.transport, &self.rdma) {
+            (Transport::Tcp, Some(route)) if planned.wire == Wire::Rdma => {
+                format!("rdma-{}", route.name())
+            }
+            (Transport::Tcp, _) => "tcp".into(),
+            (Transport::Udp { .. }, _) => "udp".into(),
         }
     }
 
     fn words(&self, planned: &Planned) -> String {
         let both = self.probe.ways == Ways::Both;
         let congestion = planned.congestion.as_deref();
-        words(self.transport(), planned.streams, congestion, (planned.receive.name(), both))
+        words(&self.transport(planned), planned.streams, congestion, (planned.receive.name(), both))
     }
 
     /// Hears the facts of the server's host, which come right behind its opening.
@@ -390,6 +422,9 @@ impl Session<'_> {
         let (round, first_stream) = self.next_numbers(planned.streams);
         let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         let (kind, block_bytes) = match self.probe.transport {
+            Transport::Tcp if planned.wire == Wire::Rdma => {
+                (ProbeKind::Endpoints, self.probe.block_bytes)
+            }
             Transport::Tcp => (ProbeKind::Streams, self.probe.block_bytes),
             Transport::Udp { datagram_bytes } => {
                 let fitting = || self.datagram_bytes(path);
@@ -455,7 +490,7 @@ impl Session<'_> {
     ) -> Result<Vec<super::report::Way>, Stop> {
         let ready = self.ready(asked)?;
         let (running, marks) = match asked.kind {
-            ProbeKind::Streams => self.begin_streams(asked)?,
+            ProbeKind::Streams | ProbeKind::Endpoints => self.begin_streams(asked)?,
             _ => self.begin_datagrams(asked, &ready)?,
         };
         let (mine, theirs, counted_from) = self.watch(asked, running, marks)?;
@@ -469,7 +504,13 @@ impl Session<'_> {
         if asked.to_client {
             ways.push(way(Direction::ToClient, &theirs, &mine));
         }
-        verdict::of_ways(&mut ways, self.probe, loopback);
+        match asked.kind {
+            ProbeKind::Endpoints => {
+                let link_gbit_per_s = self.rdma.as_ref().and_then(link_gbit_per_s);
+                endpoints_verdict::of_ways(&mut ways, self.probe, (loopback, link_gbit_per_s));
+            }
+            _ => verdict::of_ways(&mut ways, self.probe, loopback),
+        }
         Ok(ways)
     }
 
@@ -489,9 +530,9 @@ impl Session<'_> {
         })
     }
 
-    fn begin_streams(&mut self, asked: &message::Probe) -> Result<(Running, Marks), Stop> {
+    fn setup(&self, asked: &message::Probe) -> StreamSetup {
         let mut setup = StreamSetup {
-            rdma: None,
+            rdma: self.rdma.clone(),
             keys: self.keys.clone(),
             session: self.session,
             digest: message::Digest::None,
@@ -506,6 +547,11 @@ impl Session<'_> {
         if !asked.congestion.is_empty() {
             setup.congestion.control = Some(asked.congestion.clone());
         }
+        setup
+    }
+
+    fn begin_streams(&mut self, asked: &message::Probe) -> Result<(Running, Marks), Stop> {
+        let setup = self.setup(asked);
         let streams = self.connect_streams(asked, &setup);
         let streams =
             streams.map_err(|error| Stop::here("no data stream can be opened", &error))?;
@@ -683,6 +729,9 @@ impl Session<'_> {
         begun: Instant,
     ) -> Result<(), Stop> {
         let Running::Streams(streams) = running else { return Ok(()) };
+        if streams.are_by_rdma() {
+            return Ok(());
+        }
         streams.look();
         let segments = &self.route.segments;
         if narrow::must_narrow(streams, theirs, begun.elapsed(), segments) {
@@ -721,6 +770,69 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Names the RDMA endpoints, and measures messages that go there and back.
+    fn look_at_endpoints(&mut self, report: &mut NetReport) -> Result<(), Stop> {
+        let Some(route) = self.rdma.clone() else { return Ok(()) };
+        let ping = match self.pings(&route) {
+            Ok(times_ns) => Ping::of(PING_BYTES, &times_ns),
+            Err(Stop::Round(problem)) => {
+                let (what, why) = ("round trips over RDMA".to_owned(), problem.to_string());
+                report.refused.push(RefusedRound { number: 0, what, why });
+                None
+            }
+            Err(stop) => return Err(stop),
+        };
+        report.rdma = Some(RdmaFacts {
+            provider: route.name(),
+            device: route.fabric.port(),
+            link_gbit_per_s: link_gbit_per_s(&route),
+            ping,
+        });
+        Ok(())
+    }
+
+    fn pings(&mut self, route: &rdma::Route) -> Result<Vec<u64>, Stop> {
+        let (round, first_stream) = self.next_numbers(1);
+        let asked = message::Probe {
+            round,
+            kind: ProbeKind::EndpointPings,
+            to_server: true,
+            to_client: true,
+            streams: 1,
+            first_stream,
+            block_bytes: PING_BYTES,
+            time_ms: u32::try_from(PINGS_TIME.as_millis()).unwrap_or(u32::MAX),
+            interval_ms: u32::MAX,
+            ..message::Probe::default()
+        };
+        self.ready(&asked)?;
+        let failed = |error: io::Error| Stop::here("messages over RDMA cannot be measured", &error);
+        let setup = self.setup(&asked);
+        let streams = self.connect_streams(&asked, &setup).map_err(failed)?;
+        let sockets: Vec<TcpStream> = streams.into_iter().map(|(_, socket, _)| socket).collect();
+        let sockets = <[TcpStream; 2]>::try_from(sockets).map_err(|_| out_of_place())?;
+        let pings = Pings::start(route, sockets, PING_BYTES).map_err(failed)?;
+        let until = Instant::now() + ANSWER_MAX;
+        let mut fault = None;
+        let mut is_told = false;
+        while (!pings.are_over() || !is_told) && Instant::now() < until {
+            match self.hear(Instant::now() + Duration::from_millis(20))? {
+                Some(Message::ProbeResult(result)) if result.round == round => {
+                    (fault, is_told) = (result.fault, true);
+                }
+                Some(_) => return Err(out_of_place()),
+                None => {}
+            }
+        }
+        if !is_told {
+            return Err(Stop::Lost("the server does not end a round".into()));
+        }
+        if let Some(fault) = fault {
+            return Err(Stop::Round(Problem::of(&fault)));
+        }
+        pings.finish().map_err(failed)
+    }
+
     fn path_mtu(&mut self) -> Result<PathFacts, Stop> {
         let (round, first_stream) = self.next_numbers(1);
         let ways = self.probe.ways;
@@ -747,6 +859,16 @@ impl Session<'_> {
         })?;
         measured.map_err(|error| Stop::here("the path's MTU cannot be measured", &error))
     }
+}
+
+/// Rate of the card's port, as sysfs tells it.
+fn link_gbit_per_s(route: &rdma::Route) -> Option<f64> {
+    let machine = haul_host::tune::Machine::live();
+    let device = haul_host::rdma::device_of_domain(&machine, &route.fabric.port())?;
+    let active = device.ports.iter().filter(|port| port.is_active());
+    let fastest = active.filter_map(haul_host::rdma::Port::rate_bits_per_s).max()?;
+    // Soft-RoCE tells a rate that means nothing.
+    (!device.is_software).then_some(fastest as f64 / 1e9)
 }
 
 /// Figures of this side at this moment.

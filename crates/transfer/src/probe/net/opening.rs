@@ -7,14 +7,16 @@ use crate::{
     constants::SOFTWARE,
     digest::SessionKeys,
     error::{TransferError, problem},
+    name::printable,
     probe::net::request::NetProbe,
+    session::rdma::{Offers, Part, Route},
     transport::{
         control::Control,
-        tcp::{self, Route},
+        tcp::{self, Route as TcpRoute},
         tls,
     },
 };
-use haul_protocol::{CAPABILITY_PROBE, ClientHandshake, message};
+use haul_protocol::{CAPABILITY_FABRIC, CAPABILITY_PROBE, ClientHandshake, message};
 use haul_sys::tcp_info::TcpInfo;
 use rustls::{ClientConnection, pki_types::ServerName};
 use std::{
@@ -40,6 +42,8 @@ pub(super) struct OpenedProbe {
     pub addresses: (SocketAddr, SocketAddr),
     pub rtt: Duration,
     pub software: String,
+    /// RDMA endpoints that both sides agreed on.
+    pub rdma: Option<Route>,
 }
 
 /// Opens the control connection of a probe: once more in smaller segments where nothing comes by
@@ -49,7 +53,7 @@ pub(super) struct OpenedProbe {
 /// As the first session of a transfer.
 pub(super) fn open(
     probe: &NetProbe,
-    route: &Route,
+    route: &TcpRoute,
     interrupt: &Interrupt,
 ) -> Result<OpenedProbe, TransferError> {
     let mut delay = RETRY_DELAY;
@@ -101,7 +105,7 @@ impl NotOpened {
 
 fn open_once(
     probe: &NetProbe,
-    route: &Route,
+    route: &TcpRoute,
     interrupt: &Interrupt,
 ) -> Result<OpenedProbe, NotOpened> {
     let server = probe.url.server();
@@ -126,10 +130,18 @@ fn open_once(
     let tls = ClientConnection::new(config, name).map_err(|e| broken(&e))?;
     let mut control = Control::new(socket, tls.into()).map_err(|e| broken(&e))?;
     let transfer: [u8; 16] = random_bytes().map_err(|e| broken(&e))?;
+    let offers = match probe.rdma {
+        Some(wanted) => Offers::open(wanted, control.socket()),
+        None => Offers::default(),
+    };
+    if probe.rdma.is_some() && offers.fabrics.is_empty() {
+        return Err(no_rdma(&offers.refused.join("; ")).into());
+    }
     let open = message::Open {
         token_secret: message::Secret(token.secret),
         transfer,
         direction: message::Direction::Probe,
+        fabrics: offers.names(),
         ..message::Open::default()
     };
     let patience =
@@ -141,7 +153,37 @@ fn open_once(
     let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
     let measured = [tcp.rtt_us, tcp.min_rtt_us].into_iter().filter(|rtt| *rtt > 0).min();
     let rtt = Duration::from_micros(measured.unwrap_or(0).into());
-    Ok(OpenedProbe { control, keys, session, addresses, rtt, software: granted.software })
+    let rdma = agreed(probe, &offers, &granted)?;
+    let software = granted.software;
+    Ok(OpenedProbe { control, keys, session, addresses, rtt, software, rdma })
+}
+
+/// Finds the RDMA endpoints that the server has agreed to.
+fn agreed(
+    probe: &NetProbe,
+    offers: &Offers,
+    granted: &haul_protocol::handshake::Granted,
+) -> Result<Option<Route>, TransferError> {
+    if probe.rdma.is_none() {
+        return Ok(None);
+    }
+    let opened = &granted.opened;
+    if let Some(fabric) = offers.find(&opened.fabric) {
+        let route = Route { fabric: fabric.clone(), part: Part::Connects, tcp_instead: None };
+        return Ok(Some(route));
+    }
+    let is_known = granted.capabilities.contains(&CAPABILITY_FABRIC);
+    Err(no_rdma(&match (is_known, opened.fabric_refused.is_empty()) {
+        (true, false) => printable(&opened.fabric_refused),
+        _ => format!("{}, which does not know `haul probe net --fabric`", granted.software),
+    }))
+}
+
+fn no_rdma(found: &str) -> TransferError {
+    let what = "RDMA endpoints cannot be probed";
+    let needs = "an RDMA provider on both hosts, and a server with --fabric";
+    let hint = "leave --fabric out to measure TCP; docs/rdma.md says how to get RDMA";
+    TransferError::start(problem(what, needs, found, hint))
 }
 
 fn is_silent(control: &Control) -> bool {

@@ -20,11 +20,48 @@ pub struct NetReport {
     pub path: PathFacts,
     /// Bandwidth-delay product against buffers, each way; empty where no round by TCP was measured.
     pub buffers: Vec<Buffers>,
+    /// RDMA endpoints that were measured; `None` where they were not asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rdma: Option<RdmaFacts>,
     /// Limit of the best round.
     pub verdict: Verdict,
     /// Audit of how the server's host is tuned, where that was asked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub audit: Option<super::audit::PeerAudit>,
+}
+
+/// RDMA endpoints of a probe.
+#[derive(Clone, Debug, Serialize)]
+pub struct RdmaFacts {
+    /// Provider of libfabric.
+    pub provider: String,
+    /// Port of this host's card, as libfabric names it.
+    pub device: String,
+    /// Rate of that port, where sysfs tells it.
+    pub link_gbit_per_s: Option<f64>,
+    /// Round trips of a message over the endpoints; `None` where they could not be measured.
+    pub ping: Option<Ping>,
+}
+
+/// Round trips of a message that the server echoes over RDMA endpoints, in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Ping {
+    pub bytes: u32,
+    pub count: usize,
+    pub min_us: f64,
+    pub median_us: f64,
+    pub p99_us: f64,
+}
+
+impl Ping {
+    /// Makes the figures of times in nanoseconds, which are in order; `None` where there are none.
+    #[must_use]
+    pub fn of(bytes: u32, times_ns: &[u64]) -> Option<Self> {
+        let last = times_ns.len().checked_sub(1)?;
+        let at = |share: f64| times_ns[(last as f64 * share).round() as usize] as f64 / 1e3;
+        let (min_us, median_us, p99_us) = (at(0.0), at(0.5), at(0.99));
+        Some(Self { bytes, count: times_ns.len(), min_us, median_us, p99_us })
+    }
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -39,8 +76,9 @@ pub struct RefusedRound {
 pub struct Round {
     /// Number of the round, from 1.
     pub number: usize,
-    /// Transport of the round: `tcp` or `udp`.
-    pub transport: &'static str,
+    /// Transport of the round: `tcp`, `udp`, or an RDMA provider of libfabric, such as
+    /// `rdma-verbs`.
+    pub transport: String,
     /// Number of streams each way.
     pub streams: u32,
     /// Congestion control that was asked for; `None`: chosen by the path.
@@ -58,11 +96,17 @@ impl Round {
     #[must_use]
     pub fn what(&self) -> String {
         words(
-            self.transport,
+            &self.transport,
             self.streams,
             self.congestion.as_deref(),
             (self.receive, self.ways.len() > 1),
         )
+    }
+
+    /// Whether the bytes went by RDMA endpoints.
+    #[must_use]
+    pub fn is_by_rdma(&self) -> bool {
+        self.transport.starts_with("rdma-")
     }
 
     /// Rate of both ways together.
@@ -116,8 +160,11 @@ pub struct Way {
     pub resent_share: f64,
     /// Congestion windows of all streams together, at the end.
     pub cwnd_bytes: u64,
-    /// Limits that held the sender's sockets back.
+    /// Limits that held the sender's sockets back. Over RDMA endpoints `receiver_window` is the
+    /// wait for the receiver's buffers, and `congestion_window` all other time.
     pub limited: Limited,
+    /// Times that the senders waited for the buffers of the receivers' RDMA endpoints.
+    pub room_waits: u64,
     /// Processor time of the sender.
     pub sender: SideUse,
     /// Processor time of the receiver.

@@ -1,6 +1,7 @@
 //! Request for a probe of a network, with its defaults, and the events while it runs.
 
 use crate::{
+    options::Rdma,
     probe::net::{audit::AuditGoal, report::Round},
     url::HaulUrl,
 };
@@ -96,6 +97,8 @@ pub struct NetProbe {
     pub rate_bytes_per_s: Option<u64>,
     /// Whether datagrams of several sizes find out what the path takes whole.
     pub path_mtu: bool,
+    /// RDMA providers over whose endpoints each round is measured, too, beside TCP; `None`: none.
+    pub rdma: Option<Rdma>,
     /// Goal for which the server's host is asked how it is tuned; `None`: it is not asked.
     pub audit: Option<AuditGoal>,
 }
@@ -118,6 +121,7 @@ impl NetProbe {
             block_bytes: BLOCK_BYTES_DEFAULT,
             rate_bytes_per_s: None,
             path_mtu: true,
+            rdma: None,
             audit: None,
         }
     }

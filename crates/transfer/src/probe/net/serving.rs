@@ -4,6 +4,7 @@ use super::{
     audit::{self, AUDITS_MAX},
     datagram::KEY_BYTES,
     datagrams::{self, Datagrams},
+    endpoints::Pings,
     marks::{LOOK_EVERY, Marks},
     streams::{RunningStreams, Work},
     talk::{Ended, Talk},
@@ -149,7 +150,10 @@ impl Serving<'_> {
         let refused = (self.allows)(probe).and_then(|()| self.check(probe)).err();
         let outcome = match refused {
             Some(fault) => Err(Stop::Round(fault)),
-            None if probe.kind == ProbeKind::Streams => self.streams_round(probe),
+            None if matches!(probe.kind, ProbeKind::Streams | ProbeKind::Endpoints) => {
+                self.streams_round(probe)
+            }
+            None if probe.kind == ProbeKind::EndpointPings => self.pings_round(probe),
             None => self.datagrams_round(probe),
         };
         let result = match outcome {
@@ -165,7 +169,45 @@ impl Serving<'_> {
         Ok((bytes, fault))
     }
 
+    /// Echoes what comes by one pair of RDMA endpoints on another one.
+    fn pings_round(&mut self, probe: &message::Probe) -> Result<Vec<message::ProbeStream>, Stop> {
+        self.attached.try_iter().for_each(|(stream, _)| self.streams.release(stream));
+        self.talk.say(Message::ProbeReady(message::ProbeReady {
+            round: probe.round,
+            ..Default::default()
+        }));
+        let wanted = datagrams::streams_of(probe, true);
+        let mut claimed = Claimed { streams: self.streams.clone(), ids: Vec::new() };
+        let mut streams = self.gather(&wanted, probe, &mut claimed)?;
+        streams.sort_unstable_by_key(|(stream, ..)| stream.0);
+        let sockets: Vec<TcpStream> = streams.into_iter().map(|(_, socket, _)| socket).collect();
+        let (Ok(sockets), Some(route)) = (<[TcpStream; 2]>::try_from(sockets), &self.setup.rdma)
+        else {
+            return Err(Stop::Session(out_of_place()));
+        };
+        let pings = Pings::start(route, sockets, probe.block_bytes).map_err(Stop::io)?;
+        let time = Duration::from_millis(probe.time_ms.into()) + SETUP_MAX;
+        let until = Instant::now() + time;
+        while !pings.are_over() && Instant::now() < until {
+            let soon = Instant::now() + Duration::from_millis(20);
+            if !self.talk.hear(soon)?.is_empty() {
+                return Err(Stop::Session(out_of_place()));
+            }
+        }
+        if !pings.are_over() {
+            let fault = Fault::new(FaultCode::Stalled, Side::Path, "pings over RDMA do not end");
+            return Err(Stop::Round(fault.found(format!("{} s", time.as_secs()))));
+        }
+        pings.finish().map_err(Stop::io)?;
+        Ok(Vec::new())
+    }
+
     fn check(&self, probe: &message::Probe) -> Result<(), Fault> {
+        let by_rdma = matches!(probe.kind, ProbeKind::Endpoints | ProbeKind::EndpointPings);
+        if by_rdma && self.setup.rdma.is_none() {
+            let what = "the session was not opened for RDMA endpoints";
+            return Err(Fault::new(FaultCode::NotPermitted, Side::Unknown, what));
+        }
         if probe.streams > self.streams_max {
             let what = "the server does not take so many streams";
             return Err(Fault::new(FaultCode::TooManySessions, Side::Unknown, what)

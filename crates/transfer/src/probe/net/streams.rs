@@ -5,6 +5,7 @@
 //! A sender hands the same warm bytes to sendmsg(2) again and again. MSG_ZEROCOPY would only add
 //! notices on loopback, where the kernel copies such sends after all.
 
+use super::endpoints::{self, Endpoints};
 use crate::{
     locks::{Lock, lock},
     session::{
@@ -14,7 +15,10 @@ use crate::{
     transport::segments,
 };
 use haul_datapath::Host;
-use haul_protocol::{StreamId, message};
+use haul_protocol::{
+    StreamId,
+    message::{self, ProbeKind},
+};
 use haul_sys::tcp_info::TcpInfo;
 use rustix::{
     io::Errno,
@@ -30,7 +34,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Interval at which a waiting thread looks whether its round is over.
@@ -42,7 +46,7 @@ const STACK_BYTES: usize = 256 << 10;
 const RECEIVE_CALL_BYTES_MAX: usize = 128 << 10;
 /// Most bytes that a sender has: few enough to stay in a processor's own cache, however large a
 /// block is.
-const WARM_BYTES: usize = 128 << 10;
+pub(super) const WARM_BYTES: usize = 128 << 10;
 /// The most pieces of one call (UIO_MAXIOV, sendmsg(2)).
 const PIECES_MAX: usize = 1024;
 
@@ -58,22 +62,28 @@ pub enum Work {
 
 /// State that a stream's thread and the round share.
 #[derive(Debug, Default)]
-struct Shared {
-    bytes: AtomicU64,
+pub(super) struct Shared {
+    pub bytes: AtomicU64,
+    /// Waits of a sender over RDMA endpoints for the receiver's buffers: how often, how long.
+    pub room_waits: AtomicU64,
+    pub room_waited_us: AtomicU64,
     thread: OnceLock<Pid>,
     /// Time of the thread on a processor and in the run queue, once it has ended: then nobody else
     /// knows.
     times_ns: OnceLock<(u64, u64)>,
     /// Whether the round is over: a sender says goodbye; a receiver takes what is left.
-    over: AtomicBool,
+    pub over: AtomicBool,
     /// Whether the thread is to end, whatever it is at.
-    stopped: AtomicBool,
+    pub stopped: AtomicBool,
     broken: Lock<Option<String>>,
 }
 
 struct Running {
     id: StreamId,
     work: Work,
+    /// Whether the bytes go by RDMA endpoints, beside the socket.
+    by_rdma: bool,
+    begun: Instant,
     socket: TcpStream,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -97,8 +107,10 @@ impl RunningStreams {
         setup: &StreamSetup,
     ) -> io::Result<Self> {
         let mut running = Self { streams: Vec::new() };
+        let route = setup.rdma.as_ref().filter(|_| probe.kind == ProbeKind::Endpoints);
+        let buffer_bytes = endpoints::BUFFERS_BYTES_MAX / streams.len().max(1);
         for (id, socket, work) in streams {
-            if work == Work::Send {
+            if work == Work::Send && route.is_none() {
                 set_up_sender(&socket, setup);
                 check_congestion(&socket, &probe.congestion)?;
             }
@@ -107,26 +119,41 @@ impl RunningStreams {
             let shared = Arc::new(Shared::default());
             let of_thread = (socket.try_clone()?, shared.clone(), setup.host.clone());
             let block_bytes = probe.block_bytes as usize;
+            let by_rdma = route.is_some();
+            let by_endpoints = route.map(|route| Endpoints {
+                route: route.clone(),
+                buffer_bytes,
+                rate_bytes_per_s: setup.pacing_bytes_per_s,
+            });
             let thread = thread::Builder::new()
                 .name(format!("haul-stream-{}", id.0))
                 .stack_size(STACK_BYTES)
                 .spawn(move || {
                     let (socket, shared, host) = of_thread;
-                    run(&socket, work, block_bytes, &shared, &host);
+                    run(&socket, work, (block_bytes, by_endpoints.as_ref()), &shared, &host);
                 })?;
             // It has always more to send.
             let looks = streams::StreamFigures { in_span: true, ..Default::default() };
             let (looks, thread) = (Lock::new(looks), Some(thread));
-            running.streams.push(Running { id, work, socket, shared, thread, looks });
+            let begun = Instant::now();
+            let stream = Running { id, work, by_rdma, begun, socket, shared, thread, looks };
+            running.streams.push(stream);
         }
         Ok(running)
     }
 
     /// Looks at the senders' sockets; to be called often.
     pub fn look(&self) {
-        for stream in self.streams.iter().filter(|stream| stream.work == Work::Send) {
+        let by_tcp = |stream: &&Running| stream.work == Work::Send && !stream.by_rdma;
+        for stream in self.streams.iter().filter(by_tcp) {
             lock(&stream.looks).look(&stream.socket);
         }
+    }
+
+    /// Whether the bytes go by RDMA endpoints: then the sockets say nothing of them.
+    #[must_use]
+    pub fn are_by_rdma(&self) -> bool {
+        self.streams.iter().any(|stream| stream.by_rdma)
     }
 
     /// Figures of the streams so far.
@@ -218,6 +245,17 @@ impl Running {
             run_queue_ns,
             ..Default::default()
         };
+        if self.by_rdma {
+            let count = |number: &AtomicU64| number.load(Ordering::Relaxed);
+            let elapsed_us = u64::try_from(self.begun.elapsed().as_micros()).unwrap_or(u64::MAX);
+            return message::ProbeStream {
+                room_waits: count(&self.shared.room_waits),
+                receiver_window_us: count(&self.shared.room_waited_us),
+                // It has always more to send.
+                busy_us: if sends { elapsed_us } else { 0 },
+                ..stream
+            };
+        }
         match TcpInfo::of(&self.socket) {
             Ok(tcp) if sends => message::ProbeStream {
                 congestion: haul_sys::congestion::congestion(&self.socket).unwrap_or_default(),
@@ -259,13 +297,20 @@ fn check_congestion(socket: &TcpStream, wanted: &str) -> io::Result<()> {
     haul_sys::congestion::set_congestion(socket, wanted)
 }
 
-fn run(socket: &TcpStream, work: Work, block_bytes: usize, shared: &Shared, host: &Host) {
+fn run(
+    socket: &TcpStream,
+    work: Work,
+    (block_bytes, by_endpoints): (usize, Option<&Endpoints>),
+    shared: &Shared,
+    host: &Host,
+) {
     numa::run_near_interface(Path::new("/"), socket, host);
     let _ = shared.thread.set(gettid());
-    let ended = match work {
-        Work::Send => send_all(socket, block_bytes, shared),
-        Work::Receive => receive_all(socket, block_bytes, RecvFlags::empty(), shared),
-        Work::Discard => receive_all(socket, block_bytes, RecvFlags::TRUNC, shared),
+    let ended = match (by_endpoints, work) {
+        (Some(endpoints), _) => endpoints.run(socket, work, block_bytes, shared),
+        (None, Work::Send) => send_all(socket, block_bytes, shared),
+        (None, Work::Receive) => receive_all(socket, block_bytes, RecvFlags::empty(), shared),
+        (None, Work::Discard) => receive_all(socket, block_bytes, RecvFlags::TRUNC, shared),
     };
     let _ = shared.times_ns.set(schedstat(gettid()).unwrap_or_default());
     if let Err(error) = ended
@@ -346,7 +391,7 @@ mod tests {
         let of_thread = (far.try_clone().unwrap(), shared.clone());
         let receiver = thread::spawn(move || {
             let (socket, shared) = of_thread;
-            run(&socket, Work::Receive, 4096, &shared, &Host::default());
+            run(&socket, Work::Receive, (4096, None), &shared, &Host::default());
         });
         let block = noise(1 << 20);
         for _ in 0..20 {
@@ -357,6 +402,8 @@ mod tests {
         let running = Running {
             id: StreamId(0),
             work: Work::Receive,
+            by_rdma: false,
+            begun: Instant::now(),
             socket: far,
             shared,
             thread: None,

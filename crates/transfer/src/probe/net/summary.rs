@@ -85,6 +85,7 @@ impl Counted<'_> {
             resent_share: resent as f64 / sent.max(1) as f64,
             cwnd_bytes: lasts.iter().map(|s| s.cwnd_bytes).sum(),
             limited: mean_limited(ids.iter().map(|id| self.limited(*id, from, self.sender.end()))),
+            room_waits: sum(|s| s.room_waits),
             sender: side_use(self.sender, &ids, from, bytes),
             receiver: side_use(self.receiver, &ids, from, bytes),
             datagrams: self.datagrams(&ids),

@@ -227,7 +227,9 @@ pub fn buffers(rounds: &[Round], client: &HostFacts, server: &HostFacts) -> Vec<
     [Direction::ToServer, Direction::ToClient]
         .into_iter()
         .filter_map(|direction| {
-            let ways = rounds.iter().flat_map(|round| &round.ways);
+            // A socket's buffers hold back no RDMA endpoint.
+            let rounds = rounds.iter().filter(|round| round.transport == "tcp");
+            let ways = rounds.flat_map(|round| &round.ways);
             let ways = ways.filter(|way| way.direction == direction && way.datagrams.is_none());
             let best = ways.max_by(|one, other| one.gbit_per_s.total_cmp(&other.gbit_per_s))?;
             let (from, to) = match direction {
@@ -351,7 +353,7 @@ fn gain_of_streams(report: &NetReport) -> Option<String> {
     })
 }
 
-fn rate(gbit_per_s: f64) -> String {
+pub(super) fn rate(gbit_per_s: f64) -> String {
     if gbit_per_s >= 0.9995 {
         format!("{gbit_per_s:.2} Gbit/s")
     } else {
@@ -372,11 +374,11 @@ fn millis(us: u32) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::probe::net::report::{DatagramFigures, Limited, StreamFigures};
 
-    fn way() -> Way {
+    pub(in super::super) fn way() -> Way {
         let side = SideUse { cores: 0.5, busiest: 0.5, cores_max: 8, ..SideUse::default() };
         let stream = StreamFigures {
             stream: 0,
@@ -401,6 +403,7 @@ mod tests {
             resent_share: 0.0,
             cwnd_bytes: 0,
             limited: Limited { congestion_window: 1.0, ..Limited::default() },
+            room_waits: 0,
             sender: side,
             receiver: side,
             datagrams: None,
