@@ -153,13 +153,24 @@ fn a_transfer_that_is_killed_on_either_side_goes_on_where_it_was() {
     if !has_fabric() {
         return;
     }
-    for provider in ["--fabric=shm", "--fabric=tcp"] {
+    for (provider, is_push) in [
+        ("--fabric=shm", true),
+        ("--fabric=shm", false),
+        ("--fabric=tcp", true),
+        ("--fabric=tcp", false),
+    ] {
         let place = Place::new();
         let mut server = server(&place);
-        let (source, target) = (place.source("data"), place.root("data"));
+        let (source, target, words) = if is_push {
+            let (source, target) = (place.source("data"), place.root("data"));
+            (source.clone(), target, words!["push", source, server.url("")])
+        } else {
+            let (source, target) = (place.root("data"), place.target("data"));
+            (source, target, words!["pull", server.url("data"), place.target("")])
+        };
         place.file(&source, LEN);
-        let words = words!["push", source, server.url(""), provider, "--span-size", "256K"];
-        let slow = [words.clone(), words!["--bwlimit", "6M"]].concat();
+        let slow = words![provider, "--span-size", "256K", "--bwlimit", "6M"];
+        let slow = [words, slow].concat();
         let mut client = place.start(&slow);
         client.wait_for_bytes("bytes_durable", 2 * MIB);
         client.kill();
@@ -168,8 +179,8 @@ fn a_transfer_that_is_killed_on_either_side_goes_on_where_it_was() {
         client.wait_for_bytes("bytes_durable", 8 * MIB);
         server.restart(&place);
         let ran = client.finish();
-        ran.ok();
-        assert!(ran.gone_on_from() >= 8 * MIB, "{provider}: {ran:?}");
+        assert_eq!(ran.ok()["receive_engine"], "fabric");
+        assert!(ran.gone_on_from() >= 8 * MIB, "{provider} {is_push}: {ran:?}");
         assert_same_files(&source, &target);
     }
 }
@@ -296,6 +307,23 @@ fn a_provider_that_was_asked_for_by_name_has_nothing_in_its_place() {
     let ran = Haul::start(behind(&with_shm(READ_ONLY), command)).finish();
     assert_ne!(ran.status, 0);
     ran.says(&["data streams break", "fi_"]);
+    assert!(!place.root("data").exists());
+}
+
+#[test]
+fn a_wrong_token_is_refused_before_any_endpoint_is_made() {
+    if !has_fabric() {
+        return;
+    }
+    let place = Place::new();
+    let server = server(&place);
+    place.file(&place.source("data"), MIB);
+    let wrong = haul_transfer::Token::generate(server.token().fingerprint).unwrap().reveal();
+    let url = server.url_with(&wrong, server.address(), "");
+    for provider in ["--fabric=shm", "--fabric=tcp", "--fabric"] {
+        let ran = place.push(&words![place.source("data"), url, provider]);
+        ran.refused(&["does not know the token"]);
+    }
     assert!(!place.root("data").exists());
 }
 

@@ -290,12 +290,15 @@ fn a_file_with_one_copy_goes_through_buffers_alone_and_arrives_equal() {
             let (moved, error) = near.send_copied(&file, len, 100, &mut |_| ()).unwrap_err();
             assert_eq!(moved, 17, "{way:?}");
             assert!(matches!(error, FileError::Truncated), "{error:?}");
+            near
         });
         let mut came = vec![0; 3 * MIB];
         far.receive(&mut came).unwrap();
         assert!(came == content[3..3 + 3 * MIB], "{way:?}");
+        // Not before the sender has settled.
+        let near = sender.join().unwrap();
         drop(far);
-        sender.join().unwrap();
+        drop(near);
     }
 }
 
