@@ -75,8 +75,16 @@ pub const CAPABILITY_RECHECK: u32 = 2;
 /// Capability: data streams may go over RDMA endpoints (`fabrics`).
 pub const CAPABILITY_FABRIC: u32 = 3;
 
-/// Capabilities of this build beyond version 1, as numbers in `Hello.capabilities`.
-pub const CAPABILITIES: &[u32] = &[CAPABILITY_PROBE, CAPABILITY_RECHECK, CAPABILITY_FABRIC];
+/// Capability: the server tells the keys of the data streams (`data_keys`) to a client whose TLS
+/// library exports none.
+pub const CAPABILITY_TOLD_KEYS: u32 = 4;
+
+/// Capabilities of a server of this build beyond version 1, as numbers in `Hello.capabilities`.
+pub const CAPABILITIES: &[u32] =
+    &[CAPABILITY_PROBE, CAPABILITY_RECHECK, CAPABILITY_FABRIC, CAPABILITY_TOLD_KEYS];
+
+/// Capabilities that a client of this build lists. It exports its keys, so none are told.
+pub const CLIENT_CAPABILITIES: &[u32] = &[CAPABILITY_PROBE, CAPABILITY_RECHECK, CAPABILITY_FABRIC];
 
 /// The oldest protocol version that this build speaks; the newest is [`VERSION_MAX`].
 pub const VERSION_MIN: u32 = 1;

@@ -67,6 +67,8 @@ pub const EXPLAINED_MAX: usize = 64;
 pub const CONTENT_BYTES: usize = 32;
 /// Length of a digest of what is durable of a file, in bytes.
 pub const DURABLE_DIGEST_BYTES: usize = 16;
+/// Length of the keys of a session's data streams, exported or told, in bytes.
+pub const DATA_KEYS_BYTES: usize = 96;
 /// The most data streams open at a time; over the life of a session, reconnections included, it is
 /// [`STREAMS_EVER_MAX`].
 pub const STREAMS_MAX: u32 = 64;

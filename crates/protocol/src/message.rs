@@ -13,7 +13,7 @@ mod reports;
 mod tests;
 
 pub use crate::span::SpanRange;
-pub use edge::Secret;
+pub use edge::{DataKeys, Secret};
 pub use fault::{Fault, FaultCode, Side};
 pub use files::{
     Answer, Compare, Compared, Extent, FileAnswer, FileConfirm, FileKind, FileOffer, FileSettled,

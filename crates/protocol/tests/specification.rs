@@ -48,6 +48,7 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         EXPLAINED_MAX,
         CONTENT_BYTES,
         DURABLE_DIGEST_BYTES,
+        DATA_KEYS_BYTES,
         STREAMS_MAX,
         STREAMS_EVER_MAX,
         SPAN_RETRIES_MAX,

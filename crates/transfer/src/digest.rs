@@ -15,6 +15,7 @@ use haul_datapath::SpanTap;
 use haul_protocol::{
     StreamId,
     frame::{HEADER_BYTES, PayloadStatus, Preface, SpanHeader},
+    limits::DATA_KEYS_BYTES,
     message::Digest,
 };
 use haul_sys::prefetch::prefetch;
@@ -33,12 +34,10 @@ const COLD_AHEAD_BYTES: usize = 4 << 10;
 /// CRC-32C, of iSCSI and of many storage systems (RFC 3720, 12.1).
 const CRC32C: CrcAlgorithm = CrcAlgorithm::Crc32Iscsi;
 
-/// Number of bytes that [`SessionKeys::from_exporter`] takes.
-pub const EXPORTED_BYTES: usize = 96;
 /// The TLS exporter's label (RFC 8446, 7.5); the context is the session's id.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-haul-v1-data";
 
-/// Keys that the control connection agreed on for the data streams of one session.
+/// Keys that the control connection exported or carried for the data streams of one session.
 pub struct SessionKeys {
     preface: hmac::Key,
     chunk: LessSafeKey,
@@ -46,9 +45,9 @@ pub struct SessionKeys {
 }
 
 impl SessionKeys {
-    /// Keys of a session, out of what its TLS connection exports.
+    /// Keys of a session, out of what its TLS connection exports or the server told.
     #[must_use]
-    pub fn from_exporter(bytes: &[u8; EXPORTED_BYTES]) -> Self {
+    pub fn from_bytes(bytes: &[u8; DATA_KEYS_BYTES]) -> Self {
         let gcm = |key: &[u8]| {
             LessSafeKey::new(UnboundKey::new(&AES_256_GCM, key).expect("a key of 32 bytes"))
         };
@@ -341,7 +340,7 @@ mod tests {
     use haul_protocol::{FileId, frame::FrameHeader};
 
     fn keys(fill: u8) -> Arc<SessionKeys> {
-        Arc::new(SessionKeys::from_exporter(&[fill; EXPORTED_BYTES]))
+        Arc::new(SessionKeys::from_bytes(&[fill; DATA_KEYS_BYTES]))
     }
 
     fn header() -> SpanHeader {

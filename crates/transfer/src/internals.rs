@@ -6,7 +6,7 @@
 pub use crate::{
     bytes::{hex, random_bytes},
     descriptors::grow_descriptor_table,
-    digest::{EXPORTED_BYTES, SessionKeys, SpanDigest},
+    digest::{SessionKeys, SpanDigest},
     events::files_and_directories,
     name::{exact_path, is_unseen},
     session::stages::round,

@@ -1,5 +1,6 @@
 //! Server of transfers: one port, where connections show what they are before anything is done.
 
+mod data_keys;
 mod doorman;
 pub mod event;
 mod not_let_in;

@@ -5,9 +5,10 @@ use haul_datapath::SpanTap;
 use haul_protocol::{
     FileId, StreamId,
     frame::{FrameHeader, PayloadStatus, SpanHeader},
+    limits::DATA_KEYS_BYTES,
     message::Digest,
 };
-use haul_transfer::internals::{EXPORTED_BYTES, SessionKeys, SpanDigest, hex};
+use haul_transfer::internals::{SessionKeys, SpanDigest, hex};
 use serde_json::{Value, json};
 use std::{path::Path, sync::Arc};
 
@@ -19,8 +20,8 @@ fn payload(len: usize) -> Vec<u8> {
 }
 
 fn keys() -> Arc<SessionKeys> {
-    let exported: [u8; EXPORTED_BYTES] = std::array::from_fn(|i| i as u8);
-    Arc::new(SessionKeys::from_exporter(&exported))
+    let exported: [u8; DATA_KEYS_BYTES] = std::array::from_fn(|i| i as u8);
+    Arc::new(SessionKeys::from_bytes(&exported))
 }
 
 fn vector(digest: Digest, name: &str, header: SpanHeader, status: PayloadStatus) -> Value {

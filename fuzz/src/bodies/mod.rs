@@ -5,7 +5,8 @@
 use arbitrary::{Arbitrary, Unstructured};
 use crc::{CRC_32_ISCSI, Crc};
 use haul_protocol::{
-    ClientHandshake, ServerHandshake, decode_message, encode_message,
+    CAPABILITIES, CAPABILITY_TOLD_KEYS, CLIENT_CAPABILITIES, ClientHandshake, ServerHandshake,
+    decode_message, encode_message,
     frame::{FrameHeader, HEADER_BYTES, PREFACE_BYTES, Preface, SpanTrailer, TRAILER_BYTES},
     limits::MESSAGE_BYTES_MAX,
     message,
@@ -39,14 +40,27 @@ pub fn message(data: &[u8]) {
     assert_eq!(again, Ok(Some((message, bytes.len()))));
 }
 
-/// Gives messages in a row to both sides of a handshake: no panic.
+/// Gives messages in a row to both sides of a handshake, and opens no session whose keys are told
+/// but not announced, or announced and not told.
 pub fn handshake(data: &[u8]) {
+    for capabilities in [CLIENT_CAPABILITIES, CAPABILITIES] {
+        handshake_listing(capabilities, data);
+    }
+}
+
+fn handshake_listing(capabilities: &[u32], data: &[u8]) {
     let mut server = ServerHandshake::default();
-    let (mut client, _) = ClientHandshake::start("fuzz", message::Open::default());
+    let open = message::Open::default();
+    let (mut client, _) = ClientHandshake::start_listing(capabilities, "fuzz", open);
     let mut rest = data;
     while let Ok(Some((message, taken))) = decode_message(rest, MESSAGE_BYTES_MAX) {
         rest = &rest[taken..];
         let granted = client.handle(message.clone());
+        if let Ok(Some(granted)) = &granted {
+            let is_announced = granted.capabilities.contains(&CAPABILITY_TOLD_KEYS);
+            assert_eq!(granted.opened.data_keys.is_some(), is_announced);
+            assert!(!is_announced || capabilities.contains(&CAPABILITY_TOLD_KEYS));
+        }
         let step = server.handle(message, "fuzz");
         if granted.is_err() && step.is_err() {
             return;

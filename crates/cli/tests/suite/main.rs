@@ -56,6 +56,7 @@ mod second_look;
 mod serving;
 mod source_forms;
 mod staged;
+mod told_keys;
 mod transfer;
 mod tree_options;
 mod trees;

@@ -287,6 +287,9 @@ pub struct Opened {
     /// why none of `fabrics` is used, in words
     #[prost(string, tag = "32")]
     pub fabric_refused: ::prost::alloc::string::String,
+    /// capability 4: 96 bytes in place of exported keys; else none
+    #[prost(bytes = "vec", tag = "33")]
+    pub data_keys: ::prost::alloc::vec::Vec<u8>,
 }
 /// A run of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

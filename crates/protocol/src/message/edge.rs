@@ -4,7 +4,7 @@
 //! meant, and nothing where something must be. They go no further than this module: each type of a
 //! message is declared once, by `message!`, `enumeration!` or `kinds!`, and comes with both ways.
 
-use crate::{FileId, ProtocolError, SpanIndex, StreamId, wire};
+use crate::{FileId, ProtocolError, SpanIndex, StreamId, limits::DATA_KEYS_BYTES, wire};
 use alloc::{format, string::String, vec::Vec};
 
 /// A type that a message is made of, and the generated type that carries it.
@@ -248,6 +248,28 @@ impl Edge for Option<Secret> {
 
     fn encode(self) -> Vec<u8> {
         self.map(|secret| secret.0).encode()
+    }
+}
+
+/// Keys of a session's data streams, as a server tells them: they are not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DataKeys(pub [u8; DATA_KEYS_BYTES]);
+
+impl core::fmt::Debug for DataKeys {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("DataKeys(..)")
+    }
+}
+
+impl Edge for Option<DataKeys> {
+    type Wire = Vec<u8>;
+
+    fn decode(bytes: Vec<u8>) -> Result<Self, ProtocolError> {
+        Ok(<Option<[u8; DATA_KEYS_BYTES]>>::decode(bytes)?.map(DataKeys))
+    }
+
+    fn encode(self) -> Vec<u8> {
+        self.map(|keys| keys.0).encode()
     }
 }
 

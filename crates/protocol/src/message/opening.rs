@@ -1,6 +1,6 @@
 //! Messages that open a session: who the client is, what it wants, and what the server grants.
 
-use super::edge::{Edge, Secret, enumeration, message};
+use super::edge::{DataKeys, Edge, Secret, enumeration, message};
 use crate::{ProtocolError, wire};
 use alloc::{string::String, vec::Vec};
 
@@ -201,5 +201,8 @@ message! {
         pub fabric: String,
         /// The reason in words why none of the client's providers is used.
         pub fabric_refused: String,
+        /// Keys of the data streams in place of exported ones, where both have
+        /// [`CAPABILITY_TOLD_KEYS`](crate::CAPABILITY_TOLD_KEYS), and only there.
+        pub data_keys: Option<DataKeys> => "data keys that are not 96 bytes",
     }
 }

@@ -115,6 +115,8 @@ fn a_session_is_opened_within_the_limits() {
         ],
     );
     let bytes = |bytes: u64| json!({"offer_bytes_max": bytes});
+    let keys = |bytes: usize| json!({"data_keys": "5a".repeat(bytes)});
+    let keys_words = "data keys that are not 96 bytes";
     check(
         "opened",
         &[
@@ -124,6 +126,9 @@ fn a_session_is_opened_within_the_limits() {
             ("an offer limit", json!({"offers_max": 65536}), json!({"offers_max": 65537})),
             ("a limit of the offers' bytes", bytes(16384), bytes(16383)),
             ("a limit of the offers' bytes", bytes(16 << 20), bytes((16 << 20) + 1)),
+            (keys_words, keys(96), keys(95)),
+            (keys_words, keys(96), keys(97)),
+            (keys_words, keys(0), keys(1)),
         ],
     );
     check("refused", &[(path, json!({"path": hex_of(4095)}), json!({"path": hex_of(4096)}))]);

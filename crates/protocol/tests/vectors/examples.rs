@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 pub fn messages() -> Vec<(&'static str, Value)> {
     let mut all = session_messages();
     all.extend(rdma_messages());
+    all.extend(told_keys_messages());
     all.extend(contents_messages());
     all.extend(option_messages());
     all.extend(offer_messages());
@@ -128,6 +129,37 @@ fn rdma_messages() -> Vec<(&'static str, Value)> {
             "digest": "AES_GMAC", "streams": 1, "offers_max": 16, "offer_bytes_max": 65536,
             "fabric_refused": "the server was started without --fabric"}}),
         ),
+    ]
+}
+
+/// Byte i is i: the keys that `digests.json` takes as exported.
+fn data_keys(len: u8) -> String {
+    (0..len).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A hello and its reply, with told keys.
+pub fn hello_for_told_keys() -> (Value, Value) {
+    let hello = json!({"hello": {
+        "version_min": 1, "version_max": 1, "capabilities": [4], "software": "haul-jvm 0.1.0"}});
+    let reply = json!({"hello_reply": {
+        "version": 1, "capabilities": [4], "software": "haul 0.1.0"}});
+    (hello, reply)
+}
+
+/// A session whose keys have this many bytes.
+pub fn opened_telling(len: u8) -> Value {
+    let mut opened = opened();
+    opened["opened"]["data_keys"] = data_keys(len).into();
+    opened
+}
+
+/// Messages of capability 4.
+fn told_keys_messages() -> Vec<(&'static str, Value)> {
+    let (hello, reply) = hello_for_told_keys();
+    vec![
+        ("a hello of a client that exports no keys", hello),
+        ("a reply that announces keys", reply),
+        ("its session, with the keys of its data streams", opened_telling(96)),
     ]
 }
 
@@ -529,6 +561,8 @@ fn bad_file_messages() -> Vec<(&'static str, Value)> {
 
 fn bad_session_messages() -> Vec<(&'static str, Value)> {
     vec![
+        ("data keys of 95 bytes", opened_telling(95)),
+        ("data keys of 97 bytes", opened_telling(97)),
         (
             "a short token",
             json!({"open": {

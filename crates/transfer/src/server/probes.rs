@@ -4,6 +4,7 @@
 
 use super::{
     Server,
+    data_keys::ChosenKeys,
     doorman::Stranger,
     open_sessions::{Entry, Place},
     sessions::{HandshakeFailure, no_room},
@@ -58,11 +59,12 @@ impl Server {
     pub(super) fn probe(
         &self,
         control: &mut Control,
-        open: &message::Open,
+        (open, capabilities): (&message::Open, &[u32]),
         (peer, stranger): (SocketAddr, Stranger<'_>),
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) -> Result<(), HandshakeFailure> {
-        let mut admitted = self.admit(control, open).map_err(HandshakeFailure::Fault)?;
+        let (mut admitted, data_keys) =
+            self.admit(control, open, capabilities).map_err(HandshakeFailure::Fault)?;
         let (route, fabric_refused) = self.agree_rdma(open, control.socket());
         let fabric = route.as_ref().map_or(String::new(), Route::name);
         admitted.setup.rdma = route;
@@ -79,6 +81,7 @@ impl Server {
             rtt_us: u64::try_from(admitted.rtt.as_micros()).unwrap_or(u64::MAX),
             fabric,
             fabric_refused,
+            data_keys,
             ..message::Opened::default()
         }));
         control.queue(Message::Facts(preflight::facts(&self.host, None)));
@@ -123,8 +126,13 @@ impl Server {
         end
     }
 
-    /// Lets a probe in: checks its token, and makes a place.
-    fn admit(&self, control: &Control, open: &message::Open) -> Result<Admitted, Fault> {
+    /// Lets a probe in: checks its token, and makes a place. Returns the keys to tell, too.
+    fn admit(
+        &self,
+        control: &Control,
+        open: &message::Open,
+        capabilities: &[u32],
+    ) -> Result<(Admitted, Option<message::DataKeys>), Fault> {
         let secret = &open.token_secret.0;
         // One right is enough to begin; each round asks for its own.
         let grant = self.state.look_at(secret, &self.served, &[Need::new(Right::Write)]).or_else(
@@ -136,7 +144,8 @@ impl Server {
         )?;
         let failed = |error: &dyn std::fmt::Display| no_room("no probe can be set up", error);
         let id: [u8; 16] = random_bytes().map_err(|e| failed(&e))?;
-        let keys = Arc::new(control.session_keys(&id).map_err(|e| failed(&e))?);
+        let ChosenKeys { keys, told } =
+            ChosenKeys::new(control, &id, capabilities).map_err(|e| failed(&e))?;
         let waker = Waker::new().map_err(|e| failed(&e))?;
         let streams = Streams::new(waker.clone());
         let (attach, attached) = mpsc::channel();
@@ -181,7 +190,9 @@ impl Server {
         sessions.insert(id, entry);
         drop(sessions);
         let begun = Instant::now();
-        Ok(Admitted { id, grant, setup, streams, attached, waker, interrupt, rtt, begun })
+        let admitted =
+            Admitted { id, grant, setup, streams, attached, waker, interrupt, rtt, begun };
+        Ok((admitted, told))
     }
 
     /// Checks that the token allows a round: bytes to this side need the right to write, bytes from

@@ -2,6 +2,7 @@
 
 use super::{
     ServeRoot, Server,
+    data_keys::ChosenKeys,
     doorman::Stranger,
     not_let_in::NotLetIn,
     open_sessions::{Entry, Place, Sessions},
@@ -86,6 +87,8 @@ struct Accepted {
     capabilities: Vec<u32>,
     grant: Grant,
     setup: StreamSetup,
+    /// Keys of the data streams, where the client is to be told them.
+    told_keys: Option<message::DataKeys>,
     /// The reason why RDMA that the client offered is not used.
     fabric_refused: String,
     streams: Arc<Streams>,
@@ -126,6 +129,7 @@ impl Accepted {
                 .map_or("", |route| route.fabric.provider().name())
                 .into(),
             fabric_refused: self.fabric_refused.clone(),
+            data_keys: self.told_keys.clone(),
         }
     }
 }
@@ -160,7 +164,12 @@ impl Server {
             Err(HandshakeFailure::Control(error)) => return Err(NotLetIn::Handshake(error)),
         };
         if open.direction == Direction::Probe {
-            return match self.probe(&mut control, &open, (peer, stranger), on_event) {
+            return match self.probe(
+                &mut control,
+                (&open, &capabilities),
+                (peer, stranger),
+                on_event,
+            ) {
                 Ok(()) => Ok(()),
                 Err(HandshakeFailure::Fault(fault)) => refuse(&mut control, fault),
                 Err(HandshakeFailure::Control(error)) => Err(NotLetIn::Control(error)),
@@ -221,7 +230,8 @@ impl Server {
         check_protection(&open, self.options.protection_min)?;
         let failed = |error: &dyn std::fmt::Display| no_room("no session can be set up", error);
         let session: [u8; 16] = random_bytes().map_err(|e| failed(&e))?;
-        let keys = Arc::new(control.session_keys(&session).map_err(|e| failed(&e))?);
+        let ChosenKeys { keys, told: told_keys } =
+            ChosenKeys::new(control, &session, &capabilities).map_err(|e| failed(&e))?;
         let waker = Waker::new().map_err(|e| failed(&e))?;
         let streams = Streams::new(waker.clone());
         let (attach, attached) = mpsc::channel();
@@ -265,6 +275,7 @@ impl Server {
             capabilities,
             grant,
             setup,
+            told_keys,
             fabric_refused,
             streams,
             streams_granted,

@@ -351,7 +351,7 @@ impl StreamSetup {
     #[cfg(test)]
     pub(crate) fn of_nobody() -> Self {
         Self {
-            keys: Arc::new(SessionKeys::from_exporter(&[7; crate::digest::EXPORTED_BYTES])),
+            keys: Arc::new(SessionKeys::from_bytes(&[7; limits::DATA_KEYS_BYTES])),
             session: [7; 16],
             digest: message::Digest::AesGmac,
             content: false,

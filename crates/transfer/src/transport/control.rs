@@ -1,7 +1,7 @@
 //! Control connection: messages in and out over TLS, without ever blocking the session.
 
 use super::waker::Waker;
-use crate::digest::{EXPORTED_BYTES, EXPORTER_LABEL, SessionKeys};
+use crate::digest::{EXPORTER_LABEL, SessionKeys};
 use haul_protocol::{Message, ProtocolError, decode_message, encode_message, limits};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
@@ -90,12 +90,12 @@ impl Control {
         &self.socket
     }
 
-    /// Keys of a session on this connection.
+    /// Keys of a session, as both ends of this connection export them.
     ///
     /// # Errors
     /// If the TLS handshake is not over.
     pub fn session_keys(&self, session: &[u8; 16]) -> Result<SessionKeys, ControlError> {
-        let mut bytes = [0; EXPORTED_BYTES];
+        let mut bytes = [0; limits::DATA_KEYS_BYTES];
         match &self.tls {
             rustls::Connection::Client(tls) => {
                 tls.export_keying_material(&mut bytes, EXPORTER_LABEL, Some(session))
@@ -105,7 +105,7 @@ impl Control {
             }
         }
         .map_err(ControlError::Tls)?;
-        Ok(SessionKeys::from_exporter(&bytes))
+        Ok(SessionKeys::from_bytes(&bytes))
     }
 
     /// Takes a message to be sent by the next [`Self::turn`].

@@ -2,7 +2,6 @@
 
 use super::*;
 use crate::{
-    digest::EXPORTED_BYTES,
     file_options::FileOptions,
     session::sending::without_peer::{self, SPAN_BYTES, confirmed, wait_until},
 };
@@ -10,6 +9,7 @@ use haul_protocol::{
     Message, SenderEvent, SpanIndex, SpanRange, StreamId,
     file_life::NextStep,
     frame::{PayloadStatus, SpanHeader},
+    limits::DATA_KEYS_BYTES,
     message::{Extent, FaultCode, FileConfirm, Need, SpansVerified},
 };
 use haul_testkit::{content, seed::Seed};
@@ -22,7 +22,7 @@ use std::{
 const STREAM: StreamId = StreamId(0);
 
 fn keys() -> Arc<SessionKeys> {
-    Arc::new(SessionKeys::from_exporter(&[9; EXPORTED_BYTES]))
+    Arc::new(SessionKeys::from_bytes(&[9; DATA_KEYS_BYTES]))
 }
 
 /// A span of `bytes`, as it went out.
