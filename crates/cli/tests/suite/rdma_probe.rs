@@ -5,11 +5,13 @@
 use crate::{
     harness::{
         Place,
+        peer::FakeServer,
         process::Ran,
         server::{Server, ServerSetup},
     },
     rdma::has_fabric,
 };
+use haul_protocol::{CAPABILITY_PROBE, CAPABILITY_RECHECK, Message, limits, message};
 use serde_json::Value;
 use std::ffi::OsString;
 
@@ -17,9 +19,13 @@ const SHORT: [&str; 8] =
     ["--time", "400ms", "--omit", "200ms", "--interval", "100ms", "--streams", "1,2"];
 
 fn probe(place: &Place, server: &Server, options: &[&str]) -> Ran {
+    probe_url(place, server.url(""), options)
+}
+
+fn probe_url(place: &Place, url: OsString, options: &[&str]) -> Ran {
     let own = SHORT.iter().chain(options).map(OsString::from);
     let words: Vec<OsString> =
-        words!["probe", "net", server.url(""), "--no-path-mtu"].into_iter().chain(own).collect();
+        words!["probe", "net", url, "--no-path-mtu"].into_iter().chain(own).collect();
     place.run(&words)
 }
 
@@ -89,6 +95,47 @@ fn a_server_without_fabric_is_named_and_so_is_a_provider_that_is_not_here() {
     ran.refused(&["RDMA endpoints cannot be probed", "the server was started without --fabric"]);
     let ran = probe(&place, &server, &["--fabric=cxi"]);
     ran.refused(&["RDMA endpoints cannot be probed", "Slingshot"]);
+}
+
+/// A haul of before RDMA grants the probe and says nothing of endpoints.
+#[test]
+fn a_server_that_knows_probes_and_not_rdma_is_named_and_nothing_is_measured() {
+    if !has_fabric() {
+        return;
+    }
+    let place = Place::new();
+    let fake = FakeServer::start(&place.path("fake"), |mut peer| {
+        let hello = |message: &Message| matches!(message, Message::Hello(_)).then_some(());
+        if peer.hear(hello).is_err() {
+            return;
+        }
+        peer.say(Message::HelloReply(message::HelloReply {
+            version: 1,
+            software: "haul 0.0.9".into(),
+            capabilities: vec![CAPABILITY_PROBE, CAPABILITY_RECHECK],
+        }));
+        let open = peer.hear(|message| match message {
+            Message::Open(open) => Some(open.clone()),
+            _ => None,
+        });
+        let open = open.expect("it is asked for a probe");
+        assert_eq!(open.direction, message::Direction::Probe);
+        assert!(open.fabrics.contains(&"shm".into()), "{:?}", open.fabrics);
+        peer.say(Message::Opened(message::Opened {
+            session: [7; 16],
+            streams: 1,
+            offers_max: 1,
+            offer_bytes_max: limits::OFFER_BYTES_MIN,
+            ..Default::default()
+        }));
+        peer.hear_close();
+    });
+    for fabric in ["--fabric", "--fabric=shm"] {
+        let ran = probe_url(&place, fake.url("").into(), &[fabric]);
+        let found = "haul 0.0.9, which does not know `haul probe net --fabric`";
+        ran.refused(&["RDMA endpoints cannot be probed", found, "leave --fabric out"]);
+        assert!(ran.named("round").is_empty(), "{ran:?}");
+    }
 }
 
 #[cfg(not(feature = "fabric"))]

@@ -65,21 +65,23 @@ fn what_has_come_is_seen_until_all_of_it_is_taken() {
     }
 }
 
-/// Case of a file whose pages would have been given up while they were sent.
+/// Case of a file whose pages would have been given up while they were sent. One message is all
+/// that shm of libfabric 2.1 takes without its peer, where both ends are in one process.
 #[test]
 fn windows_are_over_when_the_peer_has_read_them_and_not_before() {
     for way in fabric_ways() {
         let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
-        let file = file_of(&bytes_of(4 * MIB, 1));
-        let windows = near.send_file(&file, 0, 4 * MIB as u64, &mut |_| ()).unwrap();
+        let file = file_of(&bytes_of(5 * MIB, 1));
+        let first = near.send_file(&file, 0, MIB as u64, &mut |_| ()).unwrap();
         // The memory of two processes: the peer itself reads it. A socket may have taken all.
-        assert!(way.provider != "shm" || !windows.is_over());
+        assert!(way.provider != "shm" || !first.is_over());
         let receiver = thread::spawn(move || {
-            far.receive(&mut vec![0; 4 * MIB]).unwrap();
+            far.receive(&mut vec![0; 5 * MIB]).unwrap();
             far
         });
+        let rest = near.send_file(&file, MIB as u64, 4 * MIB as u64, &mut |_| ()).unwrap();
         near.settle().unwrap();
-        assert!(windows.is_over(), "{way:?}");
+        assert!(first.is_over() && rest.is_over(), "{way:?}");
         drop(receiver.join().unwrap());
     }
 }
