@@ -31,6 +31,8 @@ mod object;
 mod own_signals;
 #[cfg(feature = "libfabric")]
 mod same_process;
+#[cfg(feature = "libfabric")]
+mod shared_layout;
 
 #[cfg(feature = "libfabric")]
 pub use {

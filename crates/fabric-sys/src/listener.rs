@@ -19,6 +19,7 @@ use crate::{
     memory::{Buffer, Reach},
     object::Object,
     same_process::{self, Names},
+    shared_layout,
 };
 
 /// The longest address, in bytes.
@@ -415,6 +416,7 @@ fn insert_peer(channel: &mut Channel, address: &[u8]) -> Result<(), Error> {
     let domain = channel.domain().clone();
     let parts = channel.parts();
     let own = name_of(parts.endpoint.fid(), &domain)?.bytes;
+    shared_layout::check(&own, address)?;
     let names = Names { own, peer: address.to_vec() };
     let Some(addresses) = &parts.addresses else { return Ok(()) };
     // A provider that reads a text must find its end.

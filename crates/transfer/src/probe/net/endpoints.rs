@@ -20,7 +20,7 @@ use std::{
 };
 
 /// Registered memory of all streams of a round.
-pub(super) const BUFFERS_BYTES_MAX: usize = 64 << 20;
+pub(super) const BUFFERS_BYTES_MAX: usize = crate::constants::BUFFER_BYTES_MAX;
 /// Bytes of a ping.
 pub(super) const PING_BYTES: u32 = 64;
 /// Time in which pings are sent.
