@@ -34,6 +34,11 @@ const BASELINE_MAX: Duration = Duration::from_secs(120);
 /// Interval between looks at whether a test program has ended, and at what it has taken.
 const LOOK: Duration = Duration::from_millis(2);
 const LOOK_AT_COST: Duration = Duration::from_millis(100);
+/// Time between two looks from which on this program was held up with its tests, as by a SIGSTOP
+/// for the time of a measurement on the same host.
+const HELD_UP: Duration = Duration::from_secs(5);
+/// Number of times that a test program is run again because it was held up.
+const HELD_UP_MAX: usize = 20;
 
 /// One test.
 #[derive(Clone, Debug, PartialEq)]
@@ -236,9 +241,29 @@ fn command_of(program: &Program, names: &[&str], threads: usize, scratch: &Path)
 
 /// Waits for a test program, which ends with the first test that fails; also tells what it said.
 fn wait(mut command: Command, bound: Bound) -> Result<(Ended, String)> {
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    until_not_held_up(|| wait_once(&mut command, bound))
+}
+
+/// Runs a test program again when it was held up and did not pass, which says nothing. A run also
+/// tells the longest time between two looks at it.
+fn until_not_held_up(
+    mut run: impl FnMut() -> Result<(Ended, String, Duration)>,
+) -> Result<(Ended, String)> {
+    for _ in 0..HELD_UP_MAX {
+        let (ended, said, longest_look) = run()?;
+        if ended == Ended::Passed || longest_look < HELD_UP {
+            return Ok((ended, said));
+        }
+    }
+    bail!("a test program was held up {HELD_UP_MAX} times")
+}
+
+/// Waits for one run of a test program; also tells the longest time between two looks at it.
+fn wait_once(command: &mut Command, bound: Bound) -> Result<(Ended, String, Duration)> {
     let started = Instant::now();
     let (mut cost, mut looked) = (Cost::default(), started);
-    command.stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    let (mut longest_look, mut last) = (Duration::ZERO, started);
     let mut child = command.spawn().context("cannot start a test program")?;
     let said = Arc::new(Mutex::new(String::new()));
     let has_failed = Arc::new(AtomicBool::new(false));
@@ -248,6 +273,8 @@ fn wait(mut command: Command, bound: Bound) -> Result<(Ended, String)> {
         std::thread::spawn(move || listen(stdout, &said, &has_failed));
     }
     let ended = loop {
+        longest_look = longest_look.max(last.elapsed());
+        last = Instant::now();
         if has_failed.load(Ordering::Relaxed) {
             end(&mut child);
             break Ended::Failed;
@@ -266,7 +293,7 @@ fn wait(mut command: Command, bound: Bound) -> Result<(Ended, String)> {
         std::thread::sleep(LOOK);
     };
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    Ok((ended, said))
+    Ok((ended, said, longest_look))
 }
 
 /// Collects what a test program says, and notes when it says that a test failed.
@@ -361,6 +388,29 @@ mod tests {
             assert_eq!(wait(shell(text), bound).unwrap().0, Ended::OutOfTime, "{text}");
             assert!(started.elapsed() < Duration::from_secs(40), "{text}");
         }
+    }
+
+    /// Case of a measurement for which the whole run is stopped: a test that is then out of time
+    /// has noticed nothing.
+    #[test]
+    fn a_program_that_does_not_pass_while_it_is_held_up_runs_again() {
+        use Ended::{Failed, OutOfTime, Passed};
+        for (ends, expected, runs) in [
+            ([(OutOfTime, 300), (Passed, 0)], Passed, 2),
+            ([(Failed, 5), (Failed, 4)], Failed, 2),
+            ([(Passed, 300), (Failed, 0)], Passed, 1),
+            ([(OutOfTime, 4), (Passed, 0)], OutOfTime, 1),
+        ] {
+            let mut left = ends.into_iter();
+            let run = || {
+                let (ended, look_s) = left.next().unwrap();
+                Ok((ended, String::new(), Duration::from_secs(look_s)))
+            };
+            assert_eq!(until_not_held_up(run).unwrap().0, expected);
+            assert_eq!(2 - left.count(), runs);
+        }
+        let run = || Ok((Failed, String::new(), HELD_UP));
+        assert!(until_not_held_up(run).is_err());
     }
 
     /// Case of a busy host, on which mutants that change nothing were told to be noticed.
