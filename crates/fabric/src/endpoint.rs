@@ -191,7 +191,88 @@ fn state_of(lifeline: &OwnedFd) -> Lifeline {
 mod tests {
     use std::net::{Shutdown, TcpListener, TcpStream};
 
+    use haul_fabric_sys::{Buffer, Reach, Source};
+    use haul_testkit::{FabricWay, fabric_ways};
+
     use super::*;
+    use crate::Fabric;
+
+    /// More operations than the queue of any provider takes at once.
+    const OPERATIONS_MAX: usize = 1 << 16;
+    const LONG: Duration = Duration::from_secs(20);
+
+    fn sockets() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        (near, listener.accept().unwrap().0)
+    }
+
+    fn ends(way: FabricWay) -> (Endpoint, Endpoint) {
+        let (near, far) = sockets();
+        let open = |local| Fabric::open(way.provider.parse().unwrap(), local).unwrap();
+        let listening = open(way.far).listen([7; 16]).unwrap();
+        let contact = listening.contact().clone();
+        let accepted = thread::spawn(move || listening.accept(far.into(), LONG).unwrap());
+        let near = open(way.near).connect(&contact, near.into(), LONG).unwrap();
+        let far = accepted.join().unwrap();
+        (near.into_endpoint(Wait::Adaptive), far.into_endpoint(Wait::Adaptive))
+    }
+
+    /// An operation that receives, or sends, one page.
+    fn page(end: &Endpoint, is_send: bool) -> Operation {
+        let buffer = Buffer::new(end.channel.domain(), 4096, Reach::Local).unwrap();
+        if is_send {
+            Operation::Send(Source::Buffer(buffer, 0..4096))
+        } else {
+            Operation::Receive(buffer)
+        }
+    }
+
+    #[test]
+    fn a_full_queue_gives_the_operation_back_and_is_no_error() {
+        for way in fabric_ways() {
+            let (mut near, _far) = ends(way);
+            // tcp takes every send, and shm has another error for a receive too much.
+            let is_send = way.provider != "tcp";
+            let is_full = (0..OPERATIONS_MAX).any(|_| {
+                let operation = page(&near, is_send);
+                near.post(operation).unwrap().is_some()
+            });
+            assert!(is_full, "{way:?}");
+            let (mut near, _far) = ends(way);
+            let is_full = (0..OPERATIONS_MAX).any(|_| !near.inject(&[1; 8]).unwrap());
+            assert!(is_full || way.provider == "tcp", "{way:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_room_in_the_queue_would_mend_is_an_error() {
+        for way in fabric_ways() {
+            let (mut near, _far) = ends(way);
+            let too_long = near.channel.domain().info().inject_bytes_max() + 1;
+            let error = near.inject(&vec![1; too_long]).unwrap_err();
+            assert!(matches!(error, Error::Call { call: "fi_inject", .. }), "{way:?}: {error:?}");
+            // Whether one receive too much finds a full queue is the provider's choice.
+            let refused = (0..OPERATIONS_MAX).find_map(|_| {
+                let operation = page(&near, false);
+                near.channel.post(operation).err()
+            });
+            let (operation, error) = refused.unwrap();
+            assert_eq!(near.post(operation).is_err(), !error.is_again(), "{way:?}: {error:?}");
+        }
+    }
+
+    /// Case of a peer that says no more and holds its endpoint: what it sent last may still come.
+    #[test]
+    fn a_peer_that_says_no_more_has_left_when_nothing_came_for_a_while() {
+        for way in fabric_ways() {
+            let (mut near, far) = ends(way);
+            far.say_no_more();
+            let begun = Instant::now();
+            assert_eq!(near.wait().unwrap_err(), Error::PeerGone, "{way:?}");
+            assert!((GRACE..LONG).contains(&begun.elapsed()), "{way:?}: {:?}", begun.elapsed());
+        }
+    }
 
     #[test]
     fn a_lifeline_is_whole_until_its_peer_says_no_more_or_it_is_cut() {

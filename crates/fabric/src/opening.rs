@@ -205,8 +205,7 @@ impl Pair {
     /// # Errors
     /// [`Error::NoMemory`] where it cannot be registered.
     pub fn into_sender(self, buffer_bytes_max: usize, wait: Wait) -> Result<SendEnd, Error> {
-        let endpoint = Endpoint::new(self.channel, self.lifeline, wait);
-        SendEnd::new(self.provider, endpoint, buffer_bytes_max)
+        SendEnd::new(self.provider, self.into_endpoint(wait), buffer_bytes_max)
     }
 
     /// Makes this the end that receives, with at most `buffer_bytes_max` of registered memory.
@@ -214,8 +213,7 @@ impl Pair {
     /// # Errors
     /// [`Error::NoMemory`] where it cannot be registered.
     pub fn into_receiver(self, buffer_bytes_max: usize, wait: Wait) -> Result<ReceiveEnd, Error> {
-        let endpoint = Endpoint::new(self.channel, self.lifeline, wait);
-        ReceiveEnd::new(self.provider, endpoint, buffer_bytes_max)
+        ReceiveEnd::new(self.provider, self.into_endpoint(wait), buffer_bytes_max)
     }
 
     /// Makes this an end whose sides take turns, with messages of at most this length, once the
@@ -224,7 +222,11 @@ impl Pair {
     /// # Errors
     /// [`Error::NoMemory`] where memory cannot be registered, [`Error::PeerGone`] without a peer.
     pub fn into_exchange(self, message_bytes_max: usize, wait: Wait) -> Result<Exchange, Error> {
-        Exchange::new(Endpoint::new(self.channel, self.lifeline, wait), message_bytes_max)
+        Exchange::new(self.into_endpoint(wait), message_bytes_max)
+    }
+
+    pub(crate) fn into_endpoint(self, wait: Wait) -> Endpoint {
+        Endpoint::new(self.channel, self.lifeline, wait)
     }
 }
 
