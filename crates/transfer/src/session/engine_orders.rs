@@ -364,6 +364,13 @@ mod tests {
     use std::io::Write;
 
     #[test]
+    fn an_order_is_for_streams_whose_engine_takes_the_same_wire() {
+        let order = Order { candidates: vec![&engines::splice::INFO], is_choice: false };
+        assert!(order.fits(&engines::read_write::INFO));
+        assert!(!order.fits(&engines::fabric::INFO));
+    }
+
+    #[test]
     fn an_order_is_seen_once_by_each_stream() {
         let orders = Orders::default();
         let (mut one, mut other) = (0, 0);

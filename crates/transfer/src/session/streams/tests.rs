@@ -24,6 +24,21 @@ fn what_a_socket_holds_fits_both_windows_or_not() {
 }
 
 #[test]
+fn a_stream_tells_what_its_rdma_endpoints_did() {
+    let moved = Arc::new(AtomicU64::new(7));
+    assert_eq!(Beside::Sent(moved.clone()).bytes(), 7);
+    moved.store(70, Ordering::Relaxed);
+    assert_eq!(Beside::Received(moved).bytes(), 70);
+    let before = FabricFigures { direct_bytes: 3, ..FabricFigures::default() };
+    let port = "rxe0".to_owned();
+    let rdma = Some(RdmaEnd { provider: "verbs", port, figures: FabricFigures::default() });
+    let mut figures = StreamFigures { rdma, ..StreamFigures::default() };
+    figures.takes_rdma(Some(before.clone()));
+    figures.takes_rdma(None);
+    assert_eq!(figures.rdma.unwrap().figures, before);
+}
+
+#[test]
 fn packets_stand_in_a_queue_where_they_take_much_longer_than_alone() {
     let stands =
         |min_rtt_us, rtt_us| stands_in_queue(&TcpInfo { min_rtt_us, rtt_us, ..TcpInfo::default() });
