@@ -2,6 +2,7 @@
 //!
 //! The only crate where unsafe code compiles; one kernel feature a file.
 
+pub mod batched_readahead;
 pub mod cachestat;
 pub mod child_usage;
 pub mod congestion;
@@ -34,6 +35,7 @@ pub mod write_back;
 mod write_ring;
 pub mod zero_copy;
 
+pub use batched_readahead::BatchedReadahead;
 pub use mapping::Mapping;
 pub use page_memory::{MemoryKind, PageMemory};
 pub use ring::Ring;

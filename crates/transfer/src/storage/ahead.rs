@@ -1,11 +1,13 @@
-//! Reading a source ahead: its bytes are asked of the disk before anybody reads them.
+//! Reading sources ahead: their bytes are asked of the disk before anybody reads them.
 //!
-//! Nothing is reported here, and nothing is opened but the regular file that the walk saw: what is
-//! wrong with a source is said by whoever reads it.
+//! Several are asked for at a time, in one call where the kernel has io_uring: the disk gets one
+//! request for those that lie side by side on it. Nothing is reported here, and nothing is opened
+//! but the regular file that the walk saw: what is wrong with a source is said by whoever reads it.
 
 use super::source::{Location, SourceEntry};
+use haul_datapath::SpanFile;
 use haul_host::{BlockDevice, Storage, block_device::DeviceKind};
-use haul_sys::{cachestat, extents};
+use haul_sys::{BatchedReadahead, batched_readahead::Asked as Told, cachestat, extents};
 use rustix::{
     fs::{Advice, FileType, Mode, OFlags, fadvise, fstat, major, minor, openat},
     io::{Errno, ReadWriteFlags, preadv2},
@@ -79,6 +81,8 @@ pub struct Ahead {
     file: File,
     len_bytes: u64,
     place: Place,
+    /// Whether the file is what was offered, so that whoever sends it need not open it again.
+    is_as_offered: bool,
 }
 
 /// Place of a file on its disk; files are asked for in the order of their places.
@@ -119,7 +123,10 @@ impl Ahead {
         let is_regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let is_it = (stat.st_ino, stat.st_dev) == (entry.offer.inode, entry.offer.device);
         let len_bytes = entry.offer.size_bytes;
-        (is_regular && is_it).then(|| Self { file, len_bytes, place: Place::of(entry) })
+        // One that is moved is opened by whoever sends it, under a lease.
+        let is_as_offered = !entry.is_moved && entry.compare(&stat).is_ok();
+        let place = Place::of(entry);
+        (is_regular && is_it).then(|| Self { file, len_bytes, place, is_as_offered })
     }
 
     /// Asks the file system where the file lies.
@@ -132,8 +139,14 @@ impl Ahead {
         self.place
     }
 
-    /// Asks for the file's bytes, without waiting for them, and closes it.
-    pub fn ask(self) -> Asked {
+    /// The open file, for whoever sends it; `None` where it has to be opened anew.
+    #[must_use]
+    pub fn into_opened(self) -> Option<SpanFile> {
+        self.is_as_offered.then(|| SpanFile::new(self.file))
+    }
+
+    /// Asks for the file's bytes by a call for it alone, without waiting for them.
+    fn ask(&self) -> Asked {
         let (file, len_bytes) = (&self.file, self.len_bytes);
         if is_cached(file, len_bytes, cachestat::cached_bytes(file, 0, len_bytes)) {
             return Asked::Cached;
@@ -141,6 +154,43 @@ impl Ahead {
         // A disk that fails says so to whoever reads.
         let _ = fadvise(file, 0, NonZeroU64::new(len_bytes), Advice::WillNeed);
         Asked::OnItsWay
+    }
+}
+
+/// Most files that are asked for in one call.
+pub const CALL_FILES_MAX: usize = BatchedReadahead::FILES_MAX;
+
+/// The way in which files are asked for: by one call for several, or by one for each.
+#[derive(Debug)]
+pub struct Asking(Option<BatchedReadahead>);
+
+impl Asking {
+    /// Prepares for files of at most so many bytes.
+    #[must_use]
+    pub fn new(len_bytes_max: usize) -> Self {
+        Self(BatchedReadahead::new(len_bytes_max).ok())
+    }
+
+    /// Asks for the bytes of files, without waiting for them: what is told of each.
+    ///
+    /// # Panics
+    /// If there are more than [`CALL_FILES_MAX`].
+    pub fn ask(&mut self, files: &[&Ahead]) -> Vec<Asked> {
+        let all: Vec<_> = files.iter().map(|ahead| (&ahead.file, ahead.len_bytes)).collect();
+        let Some(told) = self.0.as_mut().map(|ring| ring.ask(&all)) else {
+            return files.iter().map(|ahead| ahead.ask()).collect();
+        };
+        let Ok(told) = told else {
+            self.0 = None;
+            return self.ask(files);
+        };
+        let asked = told.into_iter().zip(files).map(|(told, ahead)| match told {
+            Told::Cached { bytes } if bytes >= ahead.len_bytes => Asked::Cached,
+            Told::Cached { .. } | Told::OnItsWay => Asked::OnItsWay,
+            // The file system takes no such reads.
+            Told::Refused => ahead.ask(),
+        });
+        asked.collect()
     }
 }
 
@@ -245,11 +295,29 @@ mod tests {
         }
         let entries = entries(&path);
         assert!(Depth::of(&entries[0]).files >= FILES_MIN);
-        let ask = || Ahead::open(&entries[0]).unwrap().ask();
-        assert_eq!(ask(), Asked::OnItsWay);
         let cached = || cachestat::cached_bytes(File::open(&path).unwrap(), 0, LEN_BYTES).unwrap();
-        assert_eq!(cached(), LEN_BYTES);
-        assert_eq!(ask(), Asked::Cached);
+        // By a call for each file, and by one for several where the kernel has that.
+        for mut asking in [Asking(None), Asking::new(LEN_BYTES as usize)] {
+            page_cache::forget(&path, 0..LEN_BYTES).unwrap();
+            let mut ask = || asking.ask(&[&Ahead::open(&entries[0]).unwrap()])[0];
+            assert_eq!(ask(), Asked::OnItsWay);
+            assert_eq!(cached(), LEN_BYTES);
+            std::fs::read(&path).unwrap();
+            assert_eq!(ask(), Asked::Cached);
+        }
+    }
+
+    #[test]
+    fn a_file_is_kept_open_where_it_is_as_offered_and_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        std::fs::write(&path, b"bytes").unwrap();
+        let entry = entries(&path).remove(0);
+        let is_kept = |entry: &SourceEntry| Ahead::open(entry).unwrap().into_opened().is_some();
+        assert!(is_kept(&entry));
+        assert!(!is_kept(&SourceEntry { is_moved: true, ..entry.clone() }), "a lease comes first");
+        std::fs::write(&path, b"other bytes").unwrap();
+        assert!(!is_kept(&entry), "whoever sends it says that it changed");
     }
 
     fn disk(kind: DeviceKind, rotational: bool, requests_max: Option<u64>) -> BlockDevice {

@@ -29,6 +29,10 @@ const KEPT_FILES_MAX: u64 = 32;
 const HIDDEN_DIRECTORIES_MAX: u64 = 64;
 /// Most files that a session opens at a time to read them ahead.
 const AHEAD_FILES_MAX: u64 = 256;
+/// Most files that all sessions together have read ahead and keep open for their streams.
+const AHEAD_KEPT_FILES_MAX: u64 = 2048;
+/// Most files that one session has read ahead and keeps open for its streams.
+const AHEAD_KEPT_FILES_MAX_EACH: u64 = 512;
 /// Interval at which a wait for a file's turn looks whether it is still wanted.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
@@ -120,6 +124,14 @@ impl Share {
         static GATE: OnceLock<Gate> = OnceLock::new();
         let most = part_of(descriptors(), 16, LARGE_FILES_MAX_ALL);
         Self::of(GATE.get_or_init(|| Gate::new(most, LARGE_FILES_MAX)))
+    }
+
+    /// Share of the files that were read ahead and that no stream has taken.
+    #[must_use]
+    pub fn of_ahead_files() -> Self {
+        static GATE: OnceLock<Gate> = OnceLock::new();
+        let most = part_of(descriptors(), 8, AHEAD_KEPT_FILES_MAX);
+        Self::of(GATE.get_or_init(|| Gate::new(most, AHEAD_KEPT_FILES_MAX_EACH)))
     }
 
     fn of(gate: &'static Gate) -> Self {

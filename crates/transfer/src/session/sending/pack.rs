@@ -1,7 +1,7 @@
 //! Packs of small files on a stream: read into one buffer with their headers, sent in one piece.
 
 use crate::session::sending::{
-    reading_ahead::{CacheLook, Queue},
+    reading_ahead::{CacheLook, OpenedAhead, Queue},
     send_spans::{SendShared, SendStream, Work},
 };
 use crate::{locks::lock, storage::source::SourceEntry};
@@ -14,8 +14,8 @@ use haul_protocol::{
 use rustix::io::{pread, retry_on_intr};
 use std::{io, sync::Arc};
 
-/// Largest file that is copied into a pack: a copy costs less than the calls that avoid one.
-pub const SMALL_FILE_BYTES_MAX: u64 = 128 << 10;
+pub use crate::session::sending::reading_ahead::SMALL_FILE_BYTES_MAX;
+
 /// Length from which on a stream's first pack goes out. Each behind it is twice as long: while its
 /// window is small, a stream must not take what others could send.
 pub const PACK_FILL_MIN_BYTES: u64 = 64 << 10;
@@ -87,6 +87,10 @@ impl Queue for Arc<SendShared> {
             (file, entry.filter(|entry| is_small_file(&entry.offer)))
         };
         files.into_iter().map(small).collect()
+    }
+
+    fn opened(&self, file: FileId, opened: OpenedAhead) {
+        self.keep_opened(file, opened);
     }
 }
 
@@ -297,6 +301,37 @@ mod tests {
         assert!(!queue.is_over());
         queue.streams.request_stop();
         assert!(queue.is_over());
+    }
+
+    #[test]
+    fn a_file_that_was_read_ahead_is_not_opened_again_and_none_is_kept_for_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        fill(directory.path(), 3, 100);
+        let mut hear = |_| {};
+        let context = without_peer::begin(FileOptions::default(), &mut hear).context;
+        for entry in without_peer::files(directory.path()) {
+            without_peer::needed(&context, entry, need(1 << 20));
+        }
+        let share = crate::storage::open_files::Share::of_ahead_files();
+        let ahead = |name: &str| {
+            let file = SpanFile::new(File::open(directory.path().join(name)).unwrap());
+            OpenedAhead::new(Arc::new(file), share.take().unwrap())
+        };
+        let (first, late) = (ahead("000"), ahead("001"));
+        let (first_file, late_file) = (first.file.clone(), Arc::downgrade(&late.file));
+        let (mut stream, _) = opened(&context.shared);
+        context.shared.opened(FileId(0), first);
+        let work = stream.take_work().unwrap();
+        assert!(Arc::ptr_eq(&work.span.file, &first_file));
+        drop((work, first_file));
+        let work = stream.take_work().unwrap();
+        context.shared.opened(FileId(1), late);
+        assert!(late_file.upgrade().is_none(), "its stream has opened it");
+        drop(work);
+        context.shared.opened(FileId(9), ahead("002"));
+        // Another span of it has to be opened by its name.
+        std::fs::remove_file(directory.path().join("002")).unwrap();
+        assert!(stream.take_work().is_none());
     }
 
     #[test]

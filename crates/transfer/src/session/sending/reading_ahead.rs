@@ -2,21 +2,23 @@
 //!
 //! A stream reads small files one by one, so that a cold disk has no more to do at a time than
 //! there are streams. The thread `haul-ahead` opens the files that go out next, asks the kernel for
-//! their bytes in the order of their places on the disk, and closes them; the stream finds them in
-//! the page cache, or on their way there. It begins when a stream met a file that was not there,
-//! and ends when so many are there that nothing is gained: a warm tree never sees it.
+//! their bytes in the order of their places on the disk, many in one call, and leaves them open for
+//! the streams, as far as there are descriptors; the stream finds them in the page cache, or on
+//! their way there. It begins when a stream met a file that was not there, and ends when so many
+//! are there that nothing is gained: a warm tree never sees it.
 //!
-//! No error is told here, no file is held, and at most [`Depth::files`] files of [`BYTES_MAX`] in
-//! all are asked for and not taken. A file system that hangs holds up this thread alone.
+//! No error is told here, and at most [`Depth::files`] files of [`BYTES_MAX`] in all are asked for
+//! and not taken. A file system that hangs holds up this thread alone.
 
 use crate::{
     locks::{Lock, lock},
     storage::{
-        ahead::{Ahead, Asked, Depth, Place},
-        open_files::ahead_files_max,
+        ahead::{Ahead, Asked, Asking, CALL_FILES_MAX, Depth, Place},
+        open_files::{Pass, Share, ahead_files_max},
         source::SourceEntry,
     },
 };
+use haul_datapath::SpanFile;
 use haul_protocol::FileId;
 use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, retry_on_intr};
 use std::{
@@ -31,6 +33,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Largest file that is copied into a pack: a copy costs less than the calls that avoid one.
+pub const SMALL_FILE_BYTES_MAX: u64 = 128 << 10;
 /// Most bytes of files that are asked for and that no stream has taken.
 const BYTES_MAX: u64 = 16 << 20;
 /// Number of files in the page cache, one after the other, at which the thread ends.
@@ -105,6 +109,8 @@ impl ReadingAhead {
 
     fn run(&self, queue: &dyn Queue) {
         let (mut window, mut depth) = (Window::default(), None);
+        let (mut asking, kept) =
+            (Asking::new(SMALL_FILE_BYTES_MAX as usize), Share::of_ahead_files());
         let (mut idle_since, mut cached_in_a_row) = (Instant::now(), 0);
         while !queue.is_over() && !is_warm(cached_in_a_row) {
             // The first files are known soon, and streams do not wait for more.
@@ -118,11 +124,16 @@ impl ReadingAhead {
                 self.wait(half, WAIT_MAX);
                 continue;
             }
-            let Depth { by_extent, .. } = *depth.get_or_insert_with(|| Depth::of(&batch[0]));
-            in_order(batch, by_extent, |asked| {
+            let Depth { by_extent, .. } = *depth.get_or_insert_with(|| Depth::of(&batch[0].1));
+            in_order(batch, by_extent, &mut asking, |file, ahead, asked| {
                 match asked {
                     Asked::Cached => cached_in_a_row += 1,
                     Asked::OnItsWay => cached_in_a_row = 0,
+                }
+                if let Some(pass) = kept.take()
+                    && let Some(opened) = ahead.into_opened()
+                {
+                    queue.opened(file, OpenedAhead::new(Arc::new(opened), pass));
                 }
                 !queue.is_over()
             });
@@ -148,41 +159,69 @@ pub trait Queue: Send {
     /// At most so many of the files from `first` on, in the order in which they go out; each with
     /// its source where that is to be read ahead.
     fn waiting(&self, first: FileId, most: usize) -> Vec<(FileId, Option<Arc<SourceEntry>>)>;
+
+    /// Takes a file that was read ahead, for the stream that sends it.
+    fn opened(&self, file: FileId, opened: OpenedAhead);
+}
+
+/// A file that was read ahead and is open for the stream that sends it.
+#[derive(Debug)]
+pub struct OpenedAhead {
+    pub file: Arc<SpanFile>,
+    _pass: Pass,
+}
+
+impl OpenedAhead {
+    #[must_use]
+    pub fn new(file: Arc<SpanFile>, pass: Pass) -> Self {
+        Self { file, _pass: pass }
+    }
 }
 
 /// Takes the files to ask for now, as far as there is room in the window.
-fn next_batch(queue: &dyn Queue, window: &mut Window, files_max: usize) -> Vec<Arc<SourceEntry>> {
+fn next_batch(queue: &dyn Queue, window: &mut Window, files_max: usize) -> Vec<Waiting> {
     window.taken_before(queue.first());
     let mut batch = Vec::new();
     for (file, entry) in queue.waiting(window.next, window.room(files_max)) {
         if !window.add(file, entry.as_ref().map_or(0, |entry| entry.offer.size_bytes)) {
             break;
         }
-        batch.extend(entry);
+        batch.extend(entry.map(|entry| (file, entry)));
     }
     batch
 }
 
+/// A file that waits for a stream, and its source.
+type Waiting = (FileId, Arc<SourceEntry>);
+
 /// Asks for the bytes of files in the order of their places, for as long as `tell` wants more.
 /// Those that cannot be opened are left out.
 fn in_order(
-    mut batch: Vec<Arc<SourceEntry>>,
+    mut batch: Vec<Waiting>,
     by_extent: bool,
-    mut tell: impl FnMut(Asked) -> bool,
+    asking: &mut Asking,
+    mut tell: impl FnMut(FileId, Ahead, Asked) -> bool,
 ) {
-    batch.sort_by_key(|entry| Place::of(entry));
+    batch.sort_by_key(|(_, entry)| Place::of(entry));
     // To know their extents, all of a part are open at a time.
-    let part = if by_extent { ahead_files_max() } else { 1 };
-    for part in batch.chunks(part) {
-        let mut opened: Vec<Ahead> = part.iter().filter_map(|entry| Ahead::open(entry)).collect();
+    let part = if by_extent { usize::MAX } else { CALL_FILES_MAX };
+    for part in batch.chunks(part.min(ahead_files_max())) {
+        let open = |(file, entry): &Waiting| Some((*file, Ahead::open(entry)?));
+        let mut opened: Vec<(FileId, Ahead)> = part.iter().filter_map(open).collect();
         if by_extent {
-            opened.iter_mut().for_each(Ahead::find_extent);
-            opened.sort_by_key(Ahead::place);
+            opened.iter_mut().for_each(|(_, ahead)| ahead.find_extent());
+            opened.sort_by_key(|(_, ahead)| ahead.place());
         }
-        for file in opened {
-            if !tell(file.ask()) {
-                return;
+        while !opened.is_empty() {
+            let rest = opened.split_off(opened.len().min(CALL_FILES_MAX));
+            let files: Vec<&Ahead> = opened.iter().map(|(_, ahead)| ahead).collect();
+            let asked = asking.ask(&files);
+            for ((file, ahead), asked) in opened.into_iter().zip(asked) {
+                if !tell(file, ahead, asked) {
+                    return;
+                }
             }
+            opened = rest;
         }
     }
 }
@@ -442,12 +481,13 @@ mod tests {
     }
 
     /// Files that wait for a stream which never comes.
-    struct Waiting {
+    struct Files {
         entries: Vec<Arc<SourceEntry>>,
         is_over: Arc<AtomicBool>,
+        opened: Arc<Lock<Vec<(FileId, OpenedAhead)>>>,
     }
 
-    impl Queue for Waiting {
+    impl Queue for Files {
         fn is_over(&self) -> bool {
             self.is_over.load(Ordering::SeqCst)
         }
@@ -459,6 +499,10 @@ mod tests {
         fn waiting(&self, first: FileId, most: usize) -> Vec<(FileId, Option<Arc<SourceEntry>>)> {
             let all = self.entries.iter().enumerate().skip(first.0 as usize).take(most);
             all.map(|(number, entry)| (FileId(number as u32), Some(entry.clone()))).collect()
+        }
+
+        fn opened(&self, file: FileId, opened: OpenedAhead) {
+            lock(&self.opened).push((file, opened));
         }
     }
 
@@ -486,12 +530,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let entries = files(directory.path(), 20, 1000);
         let (is_over, few) = (Arc::default(), entries[..9].to_vec());
-        let queue = Waiting { entries: few.clone(), is_over };
+        let queue = Files { entries: few.clone(), is_over, opened: Arc::default() };
         let mut window = Window::default();
-        let names = |batch: Vec<Arc<SourceEntry>>| {
-            batch.iter().map(|entry| entry.offer.name.clone()).collect::<Vec<_>>()
+        let names = |batch: Vec<Waiting>| {
+            batch.iter().map(|(_, entry)| entry.offer.name.clone()).collect::<Vec<_>>()
         };
-        let expected = names(few);
+        let expected: Vec<_> = few.iter().map(|entry| entry.offer.name.clone()).collect();
         assert_eq!(names(next_batch(&queue, &mut window, 6)), expected[..6]);
         assert_eq!(window.bytes, 6000);
         assert_eq!(names(next_batch(&queue, &mut window, 6)), [b""; 0], "none was taken");
@@ -502,7 +546,7 @@ mod tests {
         let mut large = (*entries[0]).clone();
         large.offer.size_bytes = BYTES_MAX / 2;
         let entries = vec![entries[0].clone(), Arc::new(large.clone()), Arc::new(large)];
-        let queue = Waiting { entries, is_over: Arc::default() };
+        let queue = Files { entries, is_over: Arc::default(), opened: Arc::default() };
         assert_eq!(next_batch(&queue, &mut window, 32).len(), 1);
         assert_eq!((window.bytes, window.next), (BYTES_MAX, FileId(2)));
     }
@@ -510,16 +554,22 @@ mod tests {
     #[test]
     fn files_are_asked_for_one_after_the_other_while_more_are_wanted() {
         let directory = tempfile::tempdir().unwrap();
-        let batch = files(directory.path(), 10, 1000);
+        let count = 2 * CALL_FILES_MAX + 10;
+        let numbered = |(number, entry)| (FileId(number as u32), entry);
+        let batch = files(directory.path(), count, 1000).into_iter().enumerate().map(numbered);
+        let batch: Vec<Waiting> = batch.collect();
         std::fs::remove_file(directory.path().join("13")).unwrap();
+        let mut asking = Asking::new(1000);
         for by_extent in [false, true] {
-            for (wanted, expected) in [(usize::MAX, 9), (4, 4)] {
-                let mut asked = 0;
-                in_order(batch.clone(), by_extent, |_| {
-                    asked += 1;
-                    asked < wanted
+            for (wanted, expected) in [(usize::MAX, count - 1), (4, 4)] {
+                let mut asked = Vec::new();
+                in_order(batch.clone(), by_extent, &mut asking, |file, _, _| {
+                    asked.push(file);
+                    asked.len() < wanted
                 });
-                assert_eq!(asked, expected, "{by_extent}");
+                asked.sort_unstable();
+                asked.dedup();
+                assert_eq!(asked.len(), expected, "{by_extent}");
             }
         }
     }
@@ -542,6 +592,10 @@ mod tests {
 
         fn waiting(&self, _: FileId, _: usize) -> Vec<(FileId, Option<Arc<SourceEntry>>)> {
             Vec::new()
+        }
+
+        fn opened(&self, _: FileId, _: OpenedAhead) {
+            unreachable!("there are no files");
         }
     }
 
@@ -577,7 +631,8 @@ mod tests {
                 return skip("a disk below this directory", why);
             }
         }
-        let entries = entries(directory.path());
+        let mut entries = entries(directory.path());
+        entries.sort_by(|one, two| one.offer.name.cmp(&two.offer.name));
         assert_eq!(entries.len(), paths.len());
         for path in &paths[3..6] {
             std::fs::remove_file(path).unwrap();
@@ -585,13 +640,20 @@ mod tests {
         assert!(Command::new("mkfifo").arg(&paths[4]).status().unwrap().success());
         std::fs::create_dir(&paths[5]).unwrap();
         let (ahead, is_over) = (Arc::new(ReadingAhead::default()), Arc::new(AtomicBool::default()));
-        ahead.begin(Waiting { entries, is_over: is_over.clone() });
+        let opened = Arc::<Lock<Vec<(FileId, OpenedAhead)>>>::default();
+        ahead.begin(Files { entries, is_over: is_over.clone(), opened: opened.clone() });
         let is_cached = |path: &std::path::PathBuf| {
             cached_bytes(File::open(path).unwrap(), 0, 9000).unwrap() == 9000
         };
         let whole = || paths[..3].iter().chain(&paths[6..]).all(is_cached);
         wait_until("in the cache", whole);
         assert!(ahead.is_running());
+        wait_until("open for their streams", || lock(&opened).len() == paths.len() - 3);
+        for (file, opened) in lock(&opened).iter() {
+            let path = &paths[file.0 as usize];
+            let inode = |file: &File| rustix::fs::fstat(file).unwrap().st_ino;
+            assert_eq!(inode(opened.file.file()), inode(&File::open(path).unwrap()), "{file:?}");
+        }
         is_over.store(true, Ordering::SeqCst);
         wait_until("over", || !ahead.is_running());
     }
@@ -604,7 +666,7 @@ mod tests {
         }
         let entries = entries(directory.path());
         let ahead = Arc::new(ReadingAhead::default());
-        ahead.begin(Waiting { entries, is_over: Arc::default() });
+        ahead.begin(Files { entries, is_over: Arc::default(), opened: Arc::default() });
         wait_until("at its end", || !ahead.is_running());
     }
 }

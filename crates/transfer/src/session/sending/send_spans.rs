@@ -6,7 +6,7 @@ use crate::session::{
     numa,
     rdma::{self, Stream},
     sending::pack::PACK_FILL_MIN_BYTES,
-    sending::reading_ahead::{CacheLook, ReadingAhead},
+    sending::reading_ahead::{CacheLook, OpenedAhead, ReadingAhead},
     sending::sent_spans::{SentSpan, SentSpans},
     streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
 };
@@ -67,20 +67,37 @@ pub struct Source {
     /// The file's name at the receiver, where that is not the one of the offer.
     pub stored_as: Option<Name>,
     opened: Option<Arc<SpanFile>>,
+    ahead: OpenAhead,
+}
+
+/// A source's file as it was read ahead.
+#[derive(Default)]
+enum OpenAhead {
+    #[default]
+    Not,
+    Kept(OpenedAhead),
+    /// A stream has taken the source, whether or not it was open.
+    Taken,
 }
 
 impl Source {
     #[must_use]
     pub fn new(entry: SourceEntry) -> Self {
-        Self { entry: Arc::new(entry), stored_as: None, opened: None }
+        Self { entry: Arc::new(entry), stored_as: None, opened: None, ahead: OpenAhead::Not }
     }
 }
 
 impl SendShared {
     /// Opens the file of a source at its first span, and keeps it open if there are more.
     fn open(&self, assignment: &Assignment) -> Result<Arc<SpanFile>, Fault> {
-        let sources = lock(&self.sources);
-        let source = sources.get(&assignment.file).ok_or_else(Fault::default)?;
+        let mut sources = lock(&self.sources);
+        let source = sources.get_mut(&assignment.file).ok_or_else(Fault::default)?;
+        if let OpenAhead::Kept(ahead) = std::mem::replace(&mut source.ahead, OpenAhead::Taken) {
+            source.opened = (!assignment.whole_file).then(|| ahead.file.clone());
+            // Before its pass goes back, which takes another lock.
+            drop(sources);
+            return Ok(ahead.file);
+        }
         if let Some(opened) = &source.opened {
             return Ok(opened.clone());
         }
@@ -96,6 +113,19 @@ impl SendShared {
         let source = sources.get_mut(&assignment.file).ok_or_else(Fault::default)?;
         // Another stream may have opened it meanwhile.
         Ok(source.opened.get_or_insert(opened).clone())
+    }
+
+    /// Keeps a file that was read ahead for the stream that sends it, where none has taken it yet.
+    pub(super) fn keep_opened(&self, file: FileId, opened: OpenedAhead) {
+        let mut sources = lock(&self.sources);
+        if let Some(source) = sources.get_mut(&file)
+            && matches!(source.ahead, OpenAhead::Not)
+        {
+            source.ahead = OpenAhead::Kept(opened);
+            return;
+        }
+        // Before the file's pass goes back, which takes another lock.
+        drop(sources);
     }
 
     fn name(&self, file: FileId) -> Vec<u8> {
