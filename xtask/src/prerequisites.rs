@@ -19,7 +19,7 @@ struct Prerequisite {
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 19] = [
+const PREREQUISITES: [Prerequisite; 21] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -38,6 +38,12 @@ const PREREQUISITES: [Prerequisite; 19] = [
     Prerequisite { program: "chromium", package: "chromium", tests: "tests of films in a browser" },
     Prerequisite { program: "python3", package: "python3", tests: "the trial of RDMA cards" },
     Prerequisite { program: "pkg-config", package: "pkg-config", tests: "tests of RDMA endpoints" },
+    Prerequisite {
+        program: "javac",
+        package: "default-jdk-headless",
+        tests: "the JVM client's tests",
+    },
+    Prerequisite { program: "mvn", package: "maven", tests: "the JVM client's tests" },
     Prerequisite { program: LIBFABRIC, package: "libfabric-dev", tests: "tests of RDMA endpoints" },
 ];
 

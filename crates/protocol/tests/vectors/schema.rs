@@ -32,6 +32,8 @@ impl Schema {
             let line = line.split("//").next().unwrap_or_default().trim();
             let words: Vec<&str> = line.trim_end_matches(';').split_whitespace().collect();
             match words.as_slice() {
+                // For makers of code in other languages: no byte on the wire depends on it.
+                ["option", ..] => {}
                 ["message", name, "{}"] => drop(schema.messages.insert((*name).into(), vec![])),
                 [kind, name, "{"] => open.push(((*kind).into(), (*name).into())),
                 ["}"] => drop(open.pop()),

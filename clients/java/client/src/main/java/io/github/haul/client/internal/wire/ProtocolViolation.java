@@ -1,0 +1,21 @@
+package io.github.haul.client.internal.wire;
+
+/** An act of the peer that SPEC.md forbids; the session or the stream ends with it. */
+public final class ProtocolViolation extends Exception {
+    private static final long serialVersionUID = 1;
+
+    /**
+     * Says what the peer did.
+     *
+     * @param what the act, in words
+     */
+    public ProtocolViolation(String what) {
+        super(what);
+    }
+
+    static void unless(boolean holds, String what) throws ProtocolViolation {
+        if (!holds) {
+            throw new ProtocolViolation(what);
+        }
+    }
+}

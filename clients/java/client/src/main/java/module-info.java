@@ -1,0 +1,10 @@
+/** A client of haul servers. */
+module io.github.haul.client {
+    requires static transitive org.jspecify;
+    requires com.google.protobuf;
+
+    exports io.github.haul.client;
+    // protobuf-java looks at the generated messages by reflection.
+    exports io.github.haul.client.internal.proto to
+            com.google.protobuf;
+}
