@@ -132,6 +132,13 @@ impl Route {
         self.fabric.provider().name().to_owned()
     }
 
+    /// Endpoints of this host by libfabric's `tcp`, for tests.
+    #[cfg(all(test, feature = "fabric"))]
+    pub(crate) fn of_this_host(part: Part, tcp_instead: Option<Arc<Lock<Option<String>>>>) -> Self {
+        let fabric = Fabric::open(Provider::Tcp, IpAddr::from([127, 0, 0, 1])).expect("libfabric");
+        Self { fabric, part, tcp_instead }
+    }
+
     /// The reason why streams stay TCP from now on.
     #[must_use]
     pub fn why_tcp(&self) -> Option<String> {
@@ -387,6 +394,58 @@ mod tests {
         assert_eq!(server.agree(&mut far).unwrap_err().kind(), io::ErrorKind::InvalidData);
         near.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(server.agree(&mut far).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_stream_whose_endpoints_brought_nothing_lets_the_others_stay_tcp_and_tells_it_once() {
+        let mut setup = StreamSetup::of_nobody();
+        let route = Route::of_this_host(Part::Connects, Some(Arc::default()));
+        assert_eq!(route.name(), "tcp");
+        setup.rdma = Some(route.clone());
+        let streams = Streams::new(crate::transport::waker::Waker::new().expect("a waker"));
+        let ended = |brought: Option<u64>, error: StreamError| {
+            let beside = brought.map(|bytes| Beside::Received(Arc::new(bytes.into())));
+            let figures = Lock::new(StreamFigures { beside, ..StreamFigures::default() });
+            let stream = StreamId(7);
+            Stream { streams: &streams, setup: &setup, stream, figures: &figures }.ended(&error);
+            let tell = |event| match event {
+                StreamEvent::Fallback { from_to, why, stream: StreamId(7) } => (from_to, why),
+                other => panic!("{other:?}"),
+            };
+            streams.take_events().into_iter().map(tell).collect::<Vec<_>>()
+        };
+        assert_eq!(ended(None, StreamError::Closed), [], "one that had no endpoints");
+        assert_eq!(ended(Some(1), StreamError::Closed), [], "endpoints that work");
+        assert_eq!(route.why_tcp(), None);
+        let why = StreamError::Closed.to_string();
+        let told = ("RDMA by tcp -> TCP".to_owned(), why.clone());
+        assert_eq!(ended(Some(0), StreamError::Closed), [told]);
+        assert_eq!(route.why_tcp(), Some(why.clone()));
+        let another = || StreamError::Socket(io::ErrorKind::TimedOut.into());
+        assert_eq!(ended(Some(0), another()), [], "it is told already");
+        assert_eq!(route.why_tcp(), Some(why));
+        // A session that ends breaks its own endpoints.
+        *lock(route.tcp_instead.as_ref().expect("it may")) = None;
+        streams.request_stop();
+        assert_eq!(ended(Some(0), another()), []);
+        assert_eq!(route.why_tcp(), None);
+    }
+
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_stream_without_another_wire_is_a_pair_and_never_stays_tcp() {
+        let server = Route::of_this_host(Part::Listens, None);
+        let client = Route::of_this_host(Part::Connects, None);
+        let (near, far) = sockets();
+        let connects = std::thread::spawn(move || only_pair(&client, near).map(drop));
+        only_pair(&server, far).expect("a pair");
+        connects.join().expect("no panic").expect("a pair");
+        let (mut near, far) = sockets();
+        near.write_all(&[0]).unwrap();
+        let error = only_pair(&server, far).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("stays TCP"), "{error}");
     }
 
     #[test]

@@ -694,7 +694,9 @@ mod tests {
         let figures = |ns| Figures { streams_ns: ns, stages: vec![] };
         let stages = vec![StageTime { stage: Stage::Sync, ns: 9 }];
         let at_work = Figures { streams_ns: 6, stages: stages.clone() };
-        let streams = vec![of(2, "splice"), of(4, "sendfile")];
+        let mut streams = vec![of(2, "splice"), of(4, "sendfile")];
+        let (provider, port) = ("verbs", "mlx5_0".to_owned());
+        streams[1].rdma = Some(RdmaEnd { provider, port, figures: FabricFigures::default() });
         let part = || Part {
             figures: figures(8),
             at_work: at_work.clone(),
@@ -710,6 +712,12 @@ mod tests {
             copied_bytes: 60,
             retransmits: 6,
             engine: "read-write+sendfile+splice".into(),
+            rdma: Some(RdmaFigures {
+                provider: "verbs".into(),
+                port: "mlx5_0".into(),
+                streams: 1,
+                ..RdmaFigures::default()
+            }),
             because: "asked for".into(),
             stages,
             threads: 2,

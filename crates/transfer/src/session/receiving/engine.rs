@@ -202,6 +202,25 @@ mod tests {
         }
     }
 
+    /// Case of a stream whose endpoints fail: it stays TCP, whatever was asked for.
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_stream_that_stays_tcp_beside_rdma_endpoints_has_the_engines_of_tcp() {
+        use crate::session::rdma::{Part, Route};
+        for engine in [None, Some("fabric".to_owned())] {
+            let (mut options, mut setup) = (without_peer::options(), StreamSetup::of_nobody());
+            options.engine = engine;
+            setup.rdma = Some(Route::of_this_host(Part::Listens, None));
+            let mut hear = |_| {};
+            let mut session = Session::begin(TargetPlace::Null, options, setup, &mut hear);
+            session.say(Message::FileOffer(offer(0, "x", 10)));
+            let chosen = session.role.streams.engines.chosen.clone().expect("there is a file");
+            let [rdma, tcp] = [&chosen.candidates, &chosen.over_tcp];
+            assert!(rdma.iter().all(|engine| engine.wires.contains(&WireKind::Fabric)));
+            assert!(!tcp.is_empty() && tcp.iter().all(|e| e.wires.contains(&WireKind::Tcp)));
+        }
+    }
+
     /// Case of a disk whose cache is full: it does a tenth of what it did.
     #[test]
     fn a_disk_that_slows_down_has_another_engine_tried() {

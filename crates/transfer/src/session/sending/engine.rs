@@ -166,6 +166,27 @@ mod tests {
         }
     }
 
+    /// Case of a stream whose endpoints fail: it stays TCP, whatever was asked for.
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_stream_that_stays_tcp_beside_rdma_endpoints_has_the_engines_of_tcp() {
+        use crate::session::rdma::{Part, Route};
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("data"), "bytes").unwrap();
+        for engine in [None, Some("fabric".into())] {
+            let mut hear = |_| {};
+            let Begun { mut context, mut streams, .. } = without_peer::begin(explains(), &mut hear);
+            let shared = std::sync::Arc::get_mut(&mut context.shared).expect("no stream has it");
+            shared.setup.rdma = Some(Route::of_this_host(Part::Connects, None));
+            streams.forced_engine = engine;
+            streams.choose_engines(&entry(directory.path()), &mut context).unwrap();
+            let chosen = streams.engines.chosen.clone().expect("there is a file");
+            let [rdma, tcp] = [&chosen.candidates, &chosen.over_tcp];
+            assert!(rdma.iter().all(|engine| engine.wires.contains(&WireKind::Fabric)));
+            assert!(!tcp.is_empty() && tcp.iter().all(|e| e.wires.contains(&WireKind::Tcp)));
+        }
+    }
+
     #[test]
     fn a_client_tells_its_user_how_the_engines_were_chosen() {
         let directory = tempfile::tempdir().unwrap();

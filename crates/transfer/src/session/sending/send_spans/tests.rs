@@ -11,7 +11,9 @@ use crate::{
         },
     },
 };
-use haul_datapath::{EngineInfo, SendEngine, Setup, StageTimes, Verdict, Wire, WireKind, engines};
+use haul_datapath::{
+    EngineInfo, FabricFigures, SendEngine, Setup, StageTimes, Verdict, Wire, WireKind, engines,
+};
 use haul_protocol::{
     frame::{HEADER_BYTES, TRAILER_BYTES},
     message::{FaultCode, FileConfirm, Need},
@@ -46,6 +48,8 @@ thread_local! {
     static CALLS: RefCell<Vec<Call>> = const { RefCell::new(Vec::new()) };
     /// Bytes of the next span after which its engine fails, and what helps.
     static FAILS: Cell<Option<(u64, Remedy)>> = const { Cell::new(None) };
+    /// Figures of RDMA endpoints, as the engines of this thread tell them.
+    static RDMA: RefCell<Option<FabricFigures>> = const { RefCell::new(None) };
 }
 
 fn call(call: Call) {
@@ -90,6 +94,10 @@ impl SendEngine for Watched {
             remedy,
             source: rustix::io::Errno::IO.into(),
         })
+    }
+
+    fn fabric_figures(&self) -> Option<FabricFigures> {
+        RDMA.with_borrow(Clone::clone)
     }
 
     fn stage_times(&self) -> StageTimes {
@@ -428,6 +436,27 @@ fn another_engine_goes_on_at_the_very_byte_and_that_is_told() {
         panic!("{told:?}")
     };
     assert_eq!(from_to, "first -> other");
+}
+
+#[test]
+fn pages_that_no_card_takes_are_told_once() {
+    let mut hear = |_| {};
+    let (context, _directory) = begin(&mut hear);
+    let (mut stream, _) = opened(&context, vec![&FIRST]);
+    let mut figures = FabricFigures::default();
+    for (refused, told) in [(None, 0), (Some("no memory"), 1), (Some("no memory"), 0)] {
+        figures.end.refused = refused.map(Into::into);
+        RDMA.set(Some(figures.clone()));
+        stream.tell_fallbacks();
+        let events = context.shared.streams.take_events();
+        assert_eq!(events.len(), told, "{events:?}");
+        for event in events {
+            let StreamEvent::Fallback { from_to, why, stream: STREAM } = event else {
+                panic!("{event:?}")
+            };
+            assert_eq!((&*from_to, &*why), ("registered pages -> registered buffers", "no memory"));
+        }
+    }
 }
 
 #[test]
