@@ -243,6 +243,15 @@ mod tests {
         assert_eq!(all, parts.map(|(part, most)| part_of(limit, part, most) as usize));
     }
 
+    /// The gate is the process's: other tests may hold some of it, which leaves fewer.
+    #[test]
+    fn files_read_ahead_take_no_more_of_the_descriptors_than_half_of_an_eighth() {
+        let most = part_of(descriptors(), 8, AHEAD_KEPT_FILES_MAX);
+        let count = take_all(&Share::of_ahead_files()).len() as u64;
+        let most_each = most.div_ceil(2).min(AHEAD_KEPT_FILES_MAX_EACH);
+        assert!((1..=most_each).contains(&count), "{count} of {most}");
+    }
+
     #[test]
     fn who_waits_is_counted_until_the_wait_is_over() {
         let share = Share::of(gate(2, 2));

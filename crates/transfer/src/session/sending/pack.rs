@@ -335,6 +335,37 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_lost_its_name_after_it_was_read_ahead_is_not_confirmed_with_its_span() {
+        let directory = tempfile::tempdir().unwrap();
+        fill(directory.path(), 3, 100);
+        let mut hear = |_| {};
+        let context = without_peer::begin(FileOptions::default(), &mut hear).context;
+        for entry in without_peer::files(directory.path()) {
+            without_peer::needed(&context, entry, need(1 << 20));
+        }
+        let share = crate::storage::open_files::Share::of_ahead_files();
+        for (number, name) in ["000", "001"].into_iter().enumerate() {
+            let file = SpanFile::new(File::open(directory.path().join(name)).unwrap());
+            let opened = OpenedAhead::new(Arc::new(file), share.take().unwrap());
+            context.shared.opened(FileId(number as u32), opened);
+        }
+        // Another ctime, where the clock of a file system is a coarse one.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        std::fs::rename(directory.path().join("002"), directory.path().join("000")).unwrap();
+        let (mut stream, _) = opened(&context.shared);
+        let mut status = || {
+            let work = stream.take_work().unwrap();
+            stream.confirm(&work, Ok(()))
+        };
+        assert_eq!(
+            status(),
+            haul_protocol::frame::PayloadStatus::Whole,
+            "it is read again by its name"
+        );
+        assert_eq!(status(), haul_protocol::frame::PayloadStatus::Confirmed);
+    }
+
+    #[test]
     fn only_regular_files_that_have_bytes_are_small_files() {
         let offer = |kind, size_bytes| FileOffer { kind, size_bytes, ..FileOffer::default() };
         for (kind, size_bytes, is_small) in [
