@@ -189,7 +189,10 @@ fn state_of(lifeline: &OwnedFd) -> Lifeline {
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::{
+        net::{Shutdown, TcpListener, TcpStream},
+        sync::mpsc,
+    };
 
     use haul_fabric_sys::{Buffer, Reach, Source};
     use haul_testkit::{FabricWay, fabric_ways};
@@ -269,7 +272,17 @@ mod tests {
             let (mut near, far) = ends(way);
             far.say_no_more();
             let begun = Instant::now();
+            let lifeline = near.lifeline().try_clone().unwrap();
+            let (over, is_over) = mpsc::channel::<()>();
+            // An end that would wait for ever is cut, and has waited for too long.
+            let cuts = thread::spawn(move || {
+                if is_over.recv_timeout(LONG) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    rustix::net::shutdown(&lifeline, rustix::net::Shutdown::Both).unwrap();
+                }
+            });
             assert_eq!(near.wait().unwrap_err(), Error::PeerGone, "{way:?}");
+            drop(over);
+            cuts.join().unwrap();
             assert!((GRACE..LONG).contains(&begun.elapsed()), "{way:?}: {:?}", begun.elapsed());
         }
     }
