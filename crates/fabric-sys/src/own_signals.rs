@@ -21,6 +21,8 @@ type Actions = [libc::sigaction; TAKEN.len()];
 
 /// Loads what sets handlers, and keeps the program's own.
 pub(crate) fn kept<T>(load: impl FnOnce() -> T) -> T {
+    // Another thread may open the first window on a file meanwhile.
+    haul_sys::window::set_handler();
     let noted = noted();
     let is_loaded = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -67,7 +67,7 @@ impl Window {
     /// # Errors
     /// What mmap(2) says; `OutOfMemory` when too many windows are open or no handler can be set.
     pub fn open(file: impl AsFd, offset_bytes: u64, len_bytes: usize) -> io::Result<Self> {
-        let Some((_, page_bytes)) = BEFORE.get_or_init(install) else {
+        let Some((_, page_bytes)) = guard() else {
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, "no handler for SIGBUS"));
         };
         let skip_bytes = (offset_bytes % *page_bytes as u64) as usize;
@@ -155,6 +155,16 @@ impl Drop for Window {
         // SAFETY: `open` mapped this range; it is unmapped once and no reference outlives it.
         let _ = unsafe { rustix::mm::munmap(self.start, len_bytes) };
     }
+}
+
+/// Sets the handler that windows need before the first of them is opened, where somebody keeps the
+/// handlers that he finds. It is set once.
+pub fn set_handler() {
+    guard();
+}
+
+fn guard() -> Option<&'static (libc::sigaction, usize)> {
+    BEFORE.get_or_init(install).as_ref()
 }
 
 fn install() -> Option<(libc::sigaction, usize)> {

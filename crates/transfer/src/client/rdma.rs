@@ -14,13 +14,13 @@ use haul_protocol::{
 use std::{net::TcpStream, sync::Arc};
 
 impl Client<'_> {
-    /// Opens the providers that the user wants, beside the control connection.
+    /// Opens the providers that the user wants, beside the control connection, or begins to.
     ///
     /// # Errors
     /// If the user named one that this host does not have there.
     pub(super) fn offer_rdma(&self, control: &TcpStream) -> Result<Offers, ConnectFailure> {
         let Some(wanted) = self.options.rdma else { return Ok(Offers::default()) };
-        let offers = Offers::open(wanted, control);
+        let offers = Offers::begin(wanted, control);
         if matches!(wanted, Rdma::Only(_)) && offers.fabrics.is_empty() {
             return Err(ConnectFailure::Refused(no_rdma(offers.refused.join("; "))));
         }
@@ -44,6 +44,9 @@ impl Client<'_> {
                 let fault = Fault::new(FaultCode::ProtocolViolation, Side::Unknown, what);
                 return Err(fault.needs(offers.names().join(" or ")).found(name));
             };
+            if let (Some(Rdma::Only(_)), Some(error)) = (self.options.rdma, fabric.failed()) {
+                return Err(no_rdma(error.to_string()));
+            }
             let (fabric, part) = (fabric.clone(), Part::Connects);
             let tcp_instead = (self.options.rdma == Some(Rdma::Auto)).then(Arc::default);
             return Ok(Some(Route { fabric, part, tcp_instead }));

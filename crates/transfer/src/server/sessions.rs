@@ -303,6 +303,7 @@ impl Server {
             Ok(fabric) => {
                 // The client decides whether a stream may stay TCP.
                 let (part, tcp_instead) = (rdma::Part::Listens, None);
+                let fabric = rdma::Opening::opened(fabric);
                 (Some(rdma::Route { fabric, part, tcp_instead }), String::new())
             }
             Err(none) => (None, none.to_string()),

@@ -14,14 +14,16 @@ use crate::{
     options::Rdma,
 };
 use haul_datapath::{EngineInfo, FabricEnd, FabricFigures, Wire, engines};
-use haul_fabric::{Contact, Error, Fabric, Pair, Provider, Wait};
+use haul_fabric::{Contact, Error, Fabric, Mover, Pair, Provider, Wait};
 use haul_protocol::StreamId;
 use rustix::net::sockopt;
 use std::{
     io::{self, Read, Write},
     net::{IpAddr, TcpStream},
     os::fd::OwnedFd,
-    sync::Arc,
+    path::Path,
+    sync::{Arc, OnceLock},
+    thread::{self, JoinHandle},
     time::Duration,
 };
 
@@ -29,14 +31,18 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time of silence after which the kernel asks whether the connection is still there.
 const KEEP_AFTER: Duration = Duration::from_secs(30);
+/// Directories of the kernel for RDMA cards and for Slingshot's: without both, no provider of a
+/// card finds one.
+const CARDS: &str = "/sys/class/infiniband";
+const SLINGSHOT: &str = "/sys/class/cxi";
 /// Most bytes of a contact on the wire.
 const CONTACT_BYTES_MAX: usize = 1024;
 
-/// Providers that were opened on this host, the preferred one first.
+/// Providers that this host has, the preferred one first.
 #[derive(Clone, Debug, Default)]
 pub struct Offers {
-    pub fabrics: Vec<Fabric>,
-    /// The reasons in words why others were not.
+    pub fabrics: Vec<Opening>,
+    /// The reasons in words why others were not opened.
     pub refused: Vec<String>,
 }
 
@@ -44,18 +50,35 @@ impl Offers {
     /// Opens the providers that are wanted, beside a connection.
     #[must_use]
     pub fn open(wanted: Rdma, beside: &TcpStream) -> Self {
-        let providers: &[Provider] = match &wanted {
-            Rdma::Auto => &[Provider::Verbs, Provider::Efa, Provider::Cxi, Provider::Shm],
-            Rdma::Only(provider) => &[*provider],
-        };
         let mut offers = Self::default();
-        for provider in providers {
-            match open(*provider, beside) {
-                Ok(fabric) => offers.fabrics.push(fabric),
+        for provider in providers(&wanted) {
+            match local_address(*provider, beside).and_then(|at| Fabric::open(*provider, at)) {
+                Ok(fabric) => offers.fabrics.push(Opening::opened(fabric)),
                 Err(error) => offers.refused.push(error.to_string()),
             }
         }
         offers
+    }
+
+    /// Offers the one provider that is there without a card, while a thread opens it; where others
+    /// may be there, opens them as [`Self::open`] does. The other side goes on meanwhile: it takes
+    /// the space for the first file.
+    #[must_use]
+    pub fn begin(wanted: Rdma, beside: &TcpStream) -> Self {
+        let has_cards = Path::new(CARDS).exists() || Path::new(SLINGSHOT).exists();
+        let provider = match wanted {
+            Rdma::Auto if !has_cards => Provider::Shm,
+            Rdma::Only(provider) if provider.mover() == Mover::Kernel => provider,
+            Rdma::Auto | Rdma::Only(_) => return Self::open(wanted, beside),
+        };
+        // A build without libfabric is told at once.
+        match local_address(provider, beside) {
+            Ok(local) if cfg!(feature = "fabric") => {
+                let fabrics = vec![Opening::begin(provider, local)];
+                Self { fabrics, refused: Vec::new() }
+            }
+            Ok(_) | Err(_) => Self::open(wanted, beside),
+        }
     }
 
     /// Names of the providers, for the wire.
@@ -66,8 +89,76 @@ impl Offers {
 
     /// Finds the provider that the server has chosen.
     #[must_use]
-    pub fn find(&self, name: &str) -> Option<&Fabric> {
+    pub fn find(&self, name: &str) -> Option<&Opening> {
         self.fabrics.iter().find(|fabric| fabric.provider().name() == name)
+    }
+}
+
+/// A provider that is open, or is being opened by a thread while the session begins.
+#[derive(Clone, Debug)]
+pub struct Opening(Arc<Opened>);
+
+#[derive(Debug)]
+struct Opened {
+    provider: Provider,
+    outcome: Arc<OnceLock<Result<Fabric, Error>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Opening {
+    /// Takes a provider that is open.
+    #[must_use]
+    pub fn opened(fabric: Fabric) -> Self {
+        let provider = fabric.provider();
+        let outcome = Arc::new(OnceLock::from(Ok(fabric)));
+        Self(Arc::new(Opened { provider, outcome, thread: None }))
+    }
+
+    fn begin(provider: Provider, local: IpAddr) -> Self {
+        let outcome = Arc::new(OnceLock::new());
+        let opened = outcome.clone();
+        let open = move || {
+            opened.get_or_init(|| Fabric::open(provider, local));
+        };
+        let thread = thread::Builder::new().name("haul-opening".into()).spawn(open);
+        if let Err(error) = &thread {
+            let code = error.raw_os_error().unwrap_or_default();
+            let failed = Error::Call { call: "a thread", code, words: error.to_string() };
+            outcome.get_or_init(|| Err(failed));
+        }
+        Self(Arc::new(Opened { provider, outcome, thread: thread.ok() }))
+    }
+
+    #[must_use]
+    pub fn provider(&self) -> Provider {
+        self.0.provider
+    }
+
+    /// Waits until the provider is open.
+    ///
+    /// # Errors
+    /// What [`Fabric::open`] says.
+    pub fn fabric(&self) -> Result<&Fabric, Error> {
+        self.0.outcome.wait().as_ref().map_err(Clone::clone)
+    }
+
+    /// The reason why the provider could not be opened, if that is known by now.
+    #[must_use]
+    pub fn failed(&self) -> Option<&Error> {
+        self.0.outcome.get()?.as_ref().err()
+    }
+
+    /// The name of the card's port, once the provider is open; none where that fails.
+    #[must_use]
+    pub fn port(&self) -> String {
+        self.fabric().map_or_else(|_| String::new(), Fabric::port)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // A process that ends takes the library away, also from a thread that still loads it.
+        self.thread.take().map(JoinHandle::join);
     }
 }
 
@@ -84,7 +175,9 @@ pub fn accept(names: &[String], beside: &TcpStream) -> Result<Fabric, NoneInComm
     let mut refused = Vec::new();
     for name in names {
         let opened = match name.parse() {
-            Ok(provider) => open(provider, beside).map_err(|error| error.to_string()),
+            Ok(provider) => local_address(provider, beside)
+                .and_then(|local| Fabric::open(provider, local))
+                .map_err(|error| error.to_string()),
             Err(unknown) => Err(format!("{name}: {unknown}")),
         };
         match opened {
@@ -95,7 +188,16 @@ pub fn accept(names: &[String], beside: &TcpStream) -> Result<Fabric, NoneInComm
     Err(NoneInCommon(refused))
 }
 
-fn open(provider: Provider, beside: &TcpStream) -> Result<Fabric, Error> {
+/// Providers that stand for what is wanted, the preferred one first.
+fn providers(wanted: &Rdma) -> &[Provider] {
+    match wanted {
+        Rdma::Auto => &[Provider::Verbs, Provider::Efa, Provider::Cxi, Provider::Shm],
+        Rdma::Only(provider) => std::slice::from_ref(provider),
+    }
+}
+
+/// The address at which a provider is to be opened, beside a connection.
+fn local_address(provider: Provider, beside: &TcpStream) -> Result<IpAddr, Error> {
     let addresses = [beside.local_addr(), beside.peer_addr()];
     let [local, peer] = addresses.map(|address| {
         address.map_or(IpAddr::from([0, 0, 0, 0]), |address| address.ip().to_canonical())
@@ -104,7 +206,7 @@ fn open(provider: Provider, beside: &TcpStream) -> Result<Fabric, Error> {
         let found = format!("a peer at {peer}");
         return Err(Error::NoProvider { provider, needs: "both ends on one host", found });
     }
-    Fabric::open(provider, local)
+    Ok(local)
 }
 
 /// The part of this side in getting a pair.
@@ -119,7 +221,7 @@ pub enum Part {
 /// RDMA endpoints for the streams of a session.
 #[derive(Clone, Debug)]
 pub struct Route {
-    pub fabric: Fabric,
+    pub fabric: Opening,
     pub part: Part,
     /// The reason why streams stay TCP from now on, once there is one; `None` where none may.
     pub tcp_instead: Option<Arc<Lock<Option<String>>>>,
@@ -136,7 +238,7 @@ impl Route {
     #[cfg(all(test, feature = "fabric"))]
     pub(crate) fn of_this_host(part: Part, tcp_instead: Option<Arc<Lock<Option<String>>>>) -> Self {
         let fabric = Fabric::open(Provider::Tcp, IpAddr::from([127, 0, 0, 1])).expect("libfabric");
-        Self { fabric, part, tcp_instead }
+        Self { fabric: Opening::opened(fabric), part, tcp_instead }
     }
 
     /// The reason why streams stay TCP from now on.
@@ -228,6 +330,9 @@ pub fn wire(
         return Ok((Wire::Tcp(socket), chosen.to_vec()));
     };
     let mut socket = TcpStream::from(socket);
+    if let (Part::Connects, Err(error)) = (route.part, route.fabric.fabric()) {
+        stream.give_up(&error);
+    }
     if !route.agree(&mut socket)? {
         let mut engines = over_tcp.to_vec();
         if engines.is_empty() {
@@ -283,7 +388,7 @@ fn pair(route: &Route, mut socket: TcpStream) -> io::Result<Pair> {
     match route.part {
         Part::Listens => {
             let ticket = crate::bytes::random_bytes()?;
-            let listening = route.fabric.listen(ticket).inspect_err(|error| {
+            let listening = route.fabric.fabric()?.listen(ticket).inspect_err(|error| {
                 let words = error.to_string();
                 let words = words.as_bytes();
                 let words = &words[..words.len().min(CONTACT_BYTES_MAX)];
@@ -295,7 +400,7 @@ fn pair(route: &Route, mut socket: TcpStream) -> io::Result<Pair> {
         }
         Part::Connects => {
             let contact = read_contact(&mut socket)?;
-            Ok(route.fabric.connect(&contact, socket.into(), PATIENCE)?)
+            Ok(route.fabric.fabric()?.connect(&contact, socket.into(), PATIENCE)?)
         }
     }
 }
@@ -373,7 +478,8 @@ mod tests {
     #[test]
     fn a_client_says_of_each_stream_whether_it_stays_tcp_and_nothing_else_is_heard() {
         let (near, _far) = sockets();
-        let fabric = open(Provider::Tcp, &near).unwrap();
+        let local = local_address(Provider::Tcp, &near).unwrap();
+        let fabric = Opening::opened(Fabric::open(Provider::Tcp, local).unwrap());
         let route = |part, tcp_instead| Route { fabric: fabric.clone(), part, tcp_instead };
         let server = route(Part::Listens, None);
         let (auto, only) =
@@ -455,6 +561,37 @@ mod tests {
         let said = accept(&names, &near).unwrap_err().to_string();
         assert!(said.contains("udp: no such provider"), "{said}");
         assert!(said.contains("Slingshot") || said.contains("libfabric-dev"), "{said}");
+    }
+
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_provider_without_a_card_is_offered_before_it_is_open_and_waited_for() {
+        let (near, _far) = sockets();
+        for provider in [Provider::Shm, Provider::Tcp] {
+            let offers = Offers::begin(Rdma::Only(provider), &near);
+            assert_eq!(offers.names(), [provider.name()]);
+            let opening = offers.find(provider.name()).expect("it is offered").clone();
+            assert!(opening.0.thread.is_some(), "a thread opens it");
+            assert_eq!(opening.fabric().unwrap().provider(), provider);
+            assert_eq!((opening.failed(), opening.port().is_empty()), (None, false));
+        }
+        let auto = Offers::begin(Rdma::Auto, &near);
+        let has_cards = Path::new(CARDS).exists() || Path::new(SLINGSHOT).exists();
+        assert_eq!(auto.find("shm").expect("this host").0.thread.is_some(), !has_cards);
+        let cards = Offers::begin(Rdma::Only(Provider::Cxi), &near);
+        assert!(Path::new(SLINGSHOT).exists() || cards.refused.len() == 1, "it is told at once");
+    }
+
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_provider_that_could_not_be_opened_says_why_whenever_it_is_asked() {
+        if Path::new(SLINGSHOT).exists() {
+            return;
+        }
+        let opening = Opening::begin(Provider::Cxi, IpAddr::from([127, 0, 0, 1]));
+        let error = opening.fabric().unwrap_err();
+        assert!(error.to_string().contains("needs a Slingshot card"), "{error}");
+        assert_eq!((opening.failed(), opening.port()), (Some(&error), String::new()));
     }
 
     #[test]

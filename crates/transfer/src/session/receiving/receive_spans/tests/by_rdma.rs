@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     session::{
-        rdma::{Part, Route, Way},
+        rdma::{Opening, Part, Route, Way},
         receiving::with_sender::DataStream,
     },
     transport::waker::Waker,
@@ -17,6 +17,7 @@ const MIB: u64 = 1 << 20;
 
 fn setup(provider: Provider, part: Part) -> StreamSetup {
     let fabric = Fabric::open(provider, IpAddr::V4(Ipv4Addr::LOCALHOST)).expect("it is here");
+    let fabric = Opening::opened(fabric);
     let rdma = Some(Route { fabric, part, tcp_instead: None });
     StreamSetup { rdma, ..StreamSetup::of_nobody() }
 }
