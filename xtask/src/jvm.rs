@@ -1,19 +1,22 @@
 //! Tests of the JVM client (`clients/java`) as some of the tests, by Maven, beside the others.
 //!
 //! Maven fetches what it needs. A host without Maven, a JDK or a way to Maven's repository skips
-//! these tests, which count as one then.
+//! these tests, which count as one then. Some of them talk to the program that cargo built.
 
 use std::path::Path;
+use std::process::Stdio;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 
-use crate::child;
+use crate::{child, prerequisites};
 
 /// The project that Maven builds and tests.
 const PROJECT: &str = "clients/java/pom.xml";
 /// The programs that it takes.
 const PROGRAMS: [&str; 2] = ["mvn", "javac"];
+/// The program that some of the tests start, as cargo's tests build it.
+const PROGRAM: &str = "target/debug/haul";
 /// The tests' place in the queue for processors, behind the others.
 const NICENESS: &str = "5";
 /// Words of Maven about a repository that it does not reach; for a package that is not there it
@@ -75,7 +78,14 @@ fn run(root: &Path) -> Result<(Ended, String)> {
     if let Some(missing) = missing {
         return Ok((Ended::Lacks(missing.to_owned()), String::new()));
     }
-    let words = ["-n", NICENESS, "mvn", "-B", "-ntp", "-f", PROJECT, "test"];
+    // What does not build is said by the tests' own run; the client's tests skip the program then.
+    let mut build = child::cargo(root, &["test", "--no-run", "--workspace"]);
+    build.args(prerequisites::features(root)).stdout(Stdio::null()).stderr(Stdio::null());
+    build.status().context("cannot start cargo")?;
+    let program = root.join(PROGRAM);
+    let program = if program.exists() { program.display().to_string() } else { String::new() };
+    let property = format!("-Dhaul.program={program}");
+    let words = ["-n", NICENESS, "mvn", "-B", "-ntp", "-f", PROJECT, &property, "test"];
     let output = child::command(root, "nice", &words).output().context("cannot start mvn")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok((ended(&said, output.status.success()), said))
