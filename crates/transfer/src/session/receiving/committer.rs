@@ -420,8 +420,7 @@ impl CommitterHandle {
 
 impl Shared {
     fn run(&self, wake: &dyn Fn()) {
-        // Nothing is verified by then.
-        let mut checkpoint_at = Instant::now();
+        let mut checkpoint_at = Instant::now() + CHECKPOINT_EVERY;
         let mut gather = Duration::ZERO;
         loop {
             self.gather(gather);
