@@ -4,7 +4,7 @@
 //! libfabric 1.17 was ended by SIGSEGV at a server with 2.1. A region begins with the version of
 //! its layout (`struct smr_region`, `SMR_VERSION` of libfabric), which nobody there looks at.
 
-use std::{fs::File, io::Read, path::Path};
+use std::{fs::OpenOptions, io::Read, os::unix::fs::OpenOptionsExt, path::Path};
 
 use crate::error::Error;
 
@@ -36,14 +36,18 @@ fn version(regions: &Path, address: &[u8]) -> Option<u8> {
     if name.contains('/') {
         return None;
     }
+    // The peer says the name: one of a FIFO is not waited for.
+    let mut region = OpenOptions::new();
+    region.read(true).custom_flags(libc::O_NONBLOCK);
     let mut version = [0];
-    File::open(regions.join(name)).ok()?.read_exact(&mut version).ok()?;
+    region.open(regions.join(name)).ok()?.read_exact(&mut version).ok()?;
     Some(version[0])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn regions_of_two_layouts_are_refused_and_what_cannot_be_read_is_not() {
@@ -57,7 +61,11 @@ mod tests {
         let error = checked("fi_shm://1:0:0", b"fi_shm://2:0:0\0").unwrap_err();
         assert_eq!(error.code, libc::EPROTONOSUPPORT);
         assert!(checked("fi_shm://2:0:0", b"fi_shm://1:0:1").is_err());
-        for unread in ["fi_shm://3:0:0", "fi_shm://empty", "fi_shm://../2:0:0", "2:0:0", ""] {
+        let made = Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap();
+        assert!(made.success());
+        for unread in
+            ["fi_shm://fifo", "fi_shm://3:0:0", "fi_shm://empty", "fi_shm://../2:0:0", "2:0:0", ""]
+        {
             assert_eq!(checked("fi_shm://1:0:0", unread.as_bytes()), Ok(()), "{unread}");
         }
     }

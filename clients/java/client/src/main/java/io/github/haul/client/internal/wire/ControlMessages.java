@@ -27,13 +27,13 @@ public final class ControlMessages {
     private ControlMessages() {}
 
     /**
-     * Writes a message.
+     * Writes a message. Texts that are longer than a peer takes are cut between characters.
      *
      * @param message the message
      * @return its length and its protobuf
      */
     public static byte[] encode(Control message) {
-        byte[] body = message.toByteArray();
+        byte[] body = Texts.cut(message).toByteArray();
         ByteBuffer bytes =
                 ByteBuffer.allocate(LENGTH_BYTES + body.length).order(ByteOrder.LITTLE_ENDIAN);
         return bytes.putInt(body.length).put(body).array();

@@ -67,11 +67,7 @@ final class MessageChecks {
     /** Checks the length of every text of a message, wherever it stands. */
     private static void checkTexts(Message message) throws ProtocolViolation {
         for (Map.Entry<FieldDescriptor, Object> field : message.getAllFields().entrySet()) {
-            FieldDescriptor.JavaType type = field.getKey().getJavaType();
-            boolean mayHoldText =
-                    type == FieldDescriptor.JavaType.STRING
-                            || type == FieldDescriptor.JavaType.MESSAGE;
-            if (!mayHoldText) {
+            if (!Texts.mayHold(field.getKey())) {
                 continue;
             }
             List<?> values =

@@ -11,6 +11,8 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Digest;
+import io.github.haul.client.internal.proto.Fault;
+import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.wire.ClientHandshake.Granted;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -85,6 +87,21 @@ final class VectorsTest {
                     assertEquals(
                             reason, assertThrows(ProtocolViolation.class, decoded).getMessage());
                 });
+    }
+
+    @Test
+    void textsAreCutToWhatAPeerTakesBetweenCharacters() throws ProtocolViolation {
+        Fault fault =
+                Fault.newBuilder()
+                        .setWhat("x" + "\u00fc".repeat(3000))
+                        .setNeeds("y".repeat(Limits.TEXT_BYTES_MAX))
+                        .build();
+        Notice notice = Notice.newBuilder().setFault(fault).setWhy("z".repeat(5000)).build();
+        Control message = Control.newBuilder().setNotice(notice).build();
+        Notice read = decode(ControlMessages.encode(message)).getNotice();
+        assertEquals("x" + "\u00fc".repeat(2047), read.getFault().getWhat());
+        assertEquals(fault.getNeeds(), read.getFault().getNeeds());
+        assertEquals(Limits.TEXT_BYTES_MAX, read.getWhy().length());
     }
 
     @Test
