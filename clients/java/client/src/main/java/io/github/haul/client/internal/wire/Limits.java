@@ -17,6 +17,15 @@ public final class Limits {
     /** Bytes of memory that a receiver allows open offers at least. */
     public static final long OFFER_BYTES_MIN = 16L << 10;
 
+    /** Files of a session, unsigned. */
+    public static final int FILES_MAX = 0xffff_fffe;
+
+    /** Names that a receiver knows as taken. */
+    public static final int TAKEN_NAMES_MAX = 1 << 20;
+
+    /** Spans of all files that a receiver has asked for and not settled. */
+    public static final long SPANS_OPEN_MAX = 68_157_440;
+
     /** Bytes of a name, a path, a link's target. */
     public static final int NAME_BYTES_MAX = 4095;
 

@@ -13,7 +13,14 @@ public final class ProtocolViolation extends Exception {
         super(what);
     }
 
-    static void unless(boolean holds, String what) throws ProtocolViolation {
+    /**
+     * Throws unless a condition holds.
+     *
+     * @param holds the condition
+     * @param what the act that the peer did where it does not hold
+     * @throws ProtocolViolation if it does not hold
+     */
+    public static void unless(boolean holds, String what) throws ProtocolViolation {
         if (!holds) {
             throw new ProtocolViolation(what);
         }
