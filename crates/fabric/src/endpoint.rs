@@ -265,6 +265,49 @@ mod tests {
         }
     }
 
+    /// Case of a peer whose connection of the pair ends before its lifeline is seen to.
+    #[test]
+    fn a_pair_that_was_shut_down_is_a_peer_that_has_left_and_other_errors_are_told() {
+        for way in fabric_ways() {
+            let (near, _far) = ends(way);
+            let failed = |errno: Errno| {
+                let code = errno.raw_os_error();
+                near.failed(haul_fabric_sys::Error { call: "fi_send", code })
+            };
+            assert_eq!(failed(Errno::SHUTDOWN), Error::PeerGone, "{way:?}");
+            assert!(matches!(failed(Errno::IO), Error::Call { call: "fi_send", .. }), "{way:?}");
+        }
+    }
+
+    /// Case of a stream that is cut while it is behind: a look at each message would cost as many
+    /// system calls.
+    #[test]
+    fn an_end_looks_at_its_lifeline_after_sixteen_completions_and_not_before() {
+        for way in fabric_ways() {
+            let (mut near, mut far) = ends(way);
+            let count = LOOK_AFTER as usize;
+            for _ in 0..count {
+                let operation = page(&near, false);
+                assert!(near.post(operation).unwrap().is_none(), "{way:?}");
+            }
+            rustix::net::shutdown(near.lifeline(), rustix::net::Shutdown::Both).unwrap();
+            let (begun, mut came, mut sent) = (Instant::now(), 0, 0);
+            let ended = loop {
+                assert!(begun.elapsed() < LONG, "{way:?}: {came} of {sent} messages came");
+                if sent < count && far.inject(&[1; 8]).unwrap() {
+                    sent += 1;
+                }
+                // A provider moves bytes while it is asked.
+                far.channel.poll().unwrap();
+                match near.poll() {
+                    Ok(found) => came += usize::from(found.is_some()),
+                    Err(error) => break error,
+                }
+            };
+            assert_eq!((ended, came), (Error::PeerGone, count - 1), "{way:?}");
+        }
+    }
+
     /// Case of a peer that says no more and holds its endpoint: what it sent last may still come.
     #[test]
     fn a_peer_that_says_no_more_has_left_when_nothing_came_for_a_while() {

@@ -235,6 +235,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_port_has_the_name_that_the_provider_gives_it() {
+        let local = IpAddr::from([127, 0, 0, 1]);
+        let info = Info::find("tcp", EndpointKind::Connected, Some("127.0.0.1")).unwrap();
+        let fabric = Fabric::open(Provider::Tcp, local).unwrap();
+        assert_eq!((fabric.port(), fabric.port().is_empty()), (info.domain(), false));
+    }
+
+    #[test]
     fn a_contact_is_read_as_it_was_written_and_nothing_else_is_one() {
         let address = Address { format: 7, bytes: vec![1, 2, 3] };
         let contact = Contact { ticket: [9; 16], address };
@@ -242,9 +250,10 @@ mod tests {
         assert_eq!(Contact::decode(&written), Ok(contact.clone()));
         assert!(!format!("{contact:?}").contains("9, 9"), "the ticket stays secret");
         let bad = Err(Error::BadMessage("a contact that is none"));
-        assert_eq!(Contact::decode(&written[..HEAD_BYTES]), bad);
-        assert_eq!(Contact::decode(&written[..HEAD_BYTES - 1]), bad);
-        let most = HEAD_BYTES + ADDRESS_BYTES_MAX;
+        // A ticket has 16 bytes, and the address's format 4.
+        assert_eq!(Contact::decode(&written[..20]), bad);
+        assert_eq!(Contact::decode(&written[..19]), bad);
+        let most = 20 + 512;
         assert!(Contact::decode(&vec![1; most]).is_ok());
         assert_eq!(Contact::decode(&vec![1; most + 1]), bad);
     }

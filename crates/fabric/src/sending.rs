@@ -318,10 +318,10 @@ impl SendEnd {
                 self.figures.windows += 1;
                 Ok(Some(Arc::new(window)))
             }
-            // A file that was cut short has no window at a card; the next file has.
-            Err(NoWindow::Register(_)) if !reaches(file, from + len_bytes) => Ok(None),
             Err(refused) => {
-                self.figures.refused = Some(why_refused(&refused));
+                if is_for_all_files(&refused, file, from, len_bytes) {
+                    self.figures.refused = Some(why_refused(&refused));
+                }
                 Ok(None)
             }
         }
@@ -544,6 +544,12 @@ fn reaches(file: &File, end_bytes: u64) -> bool {
     file.metadata().is_ok_and(|found| found.len() >= end_bytes)
 }
 
+/// Whether no other file will have a window either. One that was cut short has none at a card; the
+/// next file has.
+fn is_for_all_files(refused: &NoWindow, file: &File, from: u64, len_bytes: u64) -> bool {
+    matches!(refused, NoWindow::Map(_)) || reaches(file, from + len_bytes)
+}
+
 /// The reason for which pages cannot be registered, in words.
 fn why_refused(refused: &NoWindow) -> String {
     match refused {
@@ -587,6 +593,20 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         file.set_len(100).unwrap();
         assert!(reaches(&file, 100) && !reaches(&file, 101));
+    }
+
+    /// Case of a file that was cut short at a card: no file behind it was sent without a copy.
+    #[test]
+    fn a_file_that_was_cut_short_is_no_reason_to_copy_the_others() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(100).unwrap();
+        let error = haul_fabric_sys::Error { call: "fi_mr_reg", code: Errno::FAULT.raw_os_error() };
+        let cannot_register = NoWindow::Register(error);
+        let is_for_all = |from, len| is_for_all_files(&cannot_register, &file, from, len);
+        assert!(is_for_all(90, 10) && is_for_all(0, 1));
+        assert!(!is_for_all(90, 11) && !is_for_all(10, 100));
+        let cannot_map = NoWindow::Map(io::ErrorKind::InvalidInput.into());
+        assert!(is_for_all_files(&cannot_map, &file, 90, 11));
     }
 
     #[test]

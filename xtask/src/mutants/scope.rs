@@ -32,6 +32,7 @@ pub const SCOPE: [Part; 5] = [
         package: "haul-fabric",
         files: &[
             "crates/fabric/src/endpoint.rs",
+            "crates/fabric/src/exchange.rs",
             "crates/fabric/src/opening.rs",
             "crates/fabric/src/receiving.rs",
             "crates/fabric/src/sending.rs",

@@ -36,6 +36,8 @@ fn both_ends_count_every_byte_that_went() {
         assert_eq!((sender.windows, sender.window_bytes), (2, 5 * MIB as u64), "{way:?}");
         assert_eq!((sender.copied_bytes, sender.buffered_bytes), (1000, 1030), "{way:?}");
         assert_eq!((sender.messages, receiver.messages), (7, 7), "{way:?}");
+        // For the first words alone: there is room for eight.
+        assert_eq!(sender.waits_for_room, 1, "{way:?}");
         assert_eq!(receiver.buffered_bytes, all, "{way:?}");
         assert!(!sender.registering.is_zero());
     }

@@ -23,17 +23,28 @@ fn domain(way: FabricWay) -> std::sync::Arc<Domain> {
         .expect("it works here")
 }
 
-/// Sends messages of this length without a look at the receiver's words, until they are over, or
-/// for two seconds.
-fn send_too_much(channel: &mut Channel, count: u8, len_bytes: usize) {
-    let domain = channel.domain().clone();
+/// Connects as the sender that has this contact, encoded, and receives words about room.
+pub fn connected(way: FabricWay, contact: &[u8]) -> Channel {
+    let format = u32::from_le_bytes(contact[16..20].try_into().expect("it works here"));
+    let address = Address { format, bytes: contact[20..].to_vec() };
+    let patience = Patience::new(LONG, &|| false);
+    let domain = domain(way);
+    let mut channel = connect(&domain, &address, &[7; 16], patience).expect("it works here");
     for _ in 0..8 {
         let words = Buffer::new(&domain, 12, Reach::Local).expect("it works here");
         let _ = channel.post(Operation::Receive(words));
     }
+    channel
+}
+
+/// Sends messages of this length without a look at the receiver's words, until they are over, or
+/// for two seconds.
+fn send_too_much(channel: &mut Channel, count: u8, len_bytes: usize) {
+    let domain = channel.domain().clone();
     let (begun, mut over) = (Instant::now(), 0);
     let mut waiting = (0..count).map(|number| {
-        let mut buffer = Buffer::new(&domain, len_bytes, Reach::Local).expect("it works here");
+        let memory_bytes = len_bytes.max(1);
+        let mut buffer = Buffer::new(&domain, memory_bytes, Reach::Local).expect("it works here");
         buffer.bytes_mut()[..len_bytes].fill(number);
         Operation::Send(Source::Buffer(buffer, 0..len_bytes))
     });
@@ -59,11 +70,7 @@ fn receive_too_much(way: FabricWay, count: u8, len_bytes: usize) -> (Vec<u8>, Er
     let contact = listening.contact().encode();
     let (near, far) = sockets();
     let hostile = thread::spawn(move || {
-        let format = u32::from_le_bytes(contact[16..20].try_into().expect("it works here"));
-        let address = Address { format, bytes: contact[20..].to_vec() };
-        let patience = Patience::new(LONG, &|| false);
-        let mut channel =
-            connect(&domain(way), &address, &[7; 16], patience).expect("it works here");
+        let mut channel = connected(way, &contact);
         send_too_much(&mut channel, count, len_bytes);
         // It leaves as a process that ends does: all at once.
         drop((channel, near));
@@ -110,6 +117,14 @@ fn a_message_that_is_longer_than_the_buffers_ends_the_pair() {
         assert!(came.len() <= 4096 && came.iter().all(|byte| *byte == 0), "{way:?}");
         assert!(begun.elapsed() < LONG, "{way:?}: {error}");
         println!("{way:?}: {} bytes, then: {error}", came.len());
+    }
+}
+
+#[test]
+fn a_message_without_bytes_ends_the_pair() {
+    for way in fabric_ways() {
+        let (came, error) = receive_too_much(way, 1, 0);
+        assert_eq!((came.len(), error), (0, Error::BadMessage("an empty message")), "{way:?}");
     }
 }
 

@@ -6,7 +6,11 @@ mod counts;
 #[cfg(feature = "libfabric")]
 mod hostile;
 #[cfg(feature = "libfabric")]
+mod parts;
+#[cfg(feature = "libfabric")]
 mod processes;
+#[cfg(feature = "libfabric")]
+mod room;
 #[cfg(feature = "libfabric")]
 mod streams;
 

@@ -273,6 +273,36 @@ fn sides_that_take_turns_see_each_message_of_the_other_until_it_leaves() {
     }
 }
 
+/// Case of a message that would come before there is a buffer for it.
+#[test]
+fn a_side_that_takes_turns_waits_until_the_other_has_its_buffers_or_has_left() {
+    for way in fabric_ways() {
+        let pairs = |way: FabricWay| {
+            let (near, far) = sockets();
+            let words = far.try_clone().unwrap();
+            let listening = open(way, way.far).listen([7; 16]).unwrap();
+            let contact = listening.contact().clone();
+            let accepted = thread::spawn(move || listening.accept(far.into(), LONG).unwrap());
+            let near = open(way, way.near).connect(&contact, near.into(), LONG).unwrap();
+            (near, accepted.join().unwrap(), words)
+        };
+        let (near, far, _) = pairs(way);
+        let is_ready = thread::spawn(move || near.into_exchange(100, Wait::Adaptive));
+        thread::sleep(Duration::from_millis(200));
+        assert!(!is_ready.is_finished(), "{way:?}: the other has no buffers yet");
+        far.into_exchange(100, Wait::Adaptive).unwrap();
+        is_ready.join().unwrap().unwrap();
+        let (near, _far, mut words) = pairs(way);
+        words.write_all(b"X").unwrap();
+        let error = near.into_exchange(100, Wait::Adaptive).unwrap_err();
+        assert!(matches!(error, Error::BadMessage(_)), "{way:?}: {error}");
+        let (near, _far, words) = pairs(way);
+        words.shutdown(std::net::Shutdown::Write).unwrap();
+        let error = near.into_exchange(100, Wait::Adaptive).unwrap_err();
+        assert_eq!(error, Error::PeerGone, "{way:?}");
+    }
+}
+
 #[test]
 fn a_file_with_one_copy_goes_through_buffers_alone_and_arrives_equal() {
     for way in fabric_ways() {
