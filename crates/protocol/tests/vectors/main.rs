@@ -10,6 +10,7 @@ mod examples;
 mod frames;
 mod handshake;
 mod hex;
+mod machines;
 mod schema;
 
 use haul_protocol::{Message, decode_message, encode_message, limits, name::check_relative_name};
@@ -22,18 +23,54 @@ fn schema() -> Schema {
     Schema::parse(include_str!("../../proto/haul.proto"))
 }
 
+/// Count of the outer lists and objects whose items have a line each.
+#[derive(Clone, Copy)]
+struct Depth(usize);
+
 /// Compares the file that is there with the one that is to be, and returns it.
 fn vectors(file: &str, expected: &Value) -> Value {
+    vectors_of_depth(file, expected, Depth(usize::MAX))
+}
+
+fn vectors_of_depth(file: &str, expected: &Value, depth: Depth) -> Value {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vectors").join(file);
     if std::env::var_os("HAUL_WRITE_VECTORS").is_some_and(|value| value == "1") {
-        let text = serde_json::to_string_pretty(expected).expect("JSON") + "\n";
-        fs::write(&path, text).expect("a writable vectors directory");
+        let mut text = String::new();
+        print(expected, depth, 0, &mut text);
+        fs::write(&path, text + "\n").expect("a writable vectors directory");
         println!("written: {}", path.display());
     }
     let text = fs::read_to_string(&path).expect("HAUL_WRITE_VECTORS=1 writes it");
     let found: Value = serde_json::from_str(&text).expect("JSON");
     assert_eq!(&found, expected, "{file} is not what this build says");
     found
+}
+
+/// Prints as `serde_json` does prettily, but what lies deeper than `depth` on one line.
+fn print(value: &Value, depth: Depth, indent: usize, text: &mut String) {
+    let (open, items, close) = match value {
+        Value::Array(items) => ('[', items.iter().map(|item| (None, item)).collect(), ']'),
+        Value::Object(items) => {
+            ('{', items.iter().map(|(key, item)| (Some(key), item)).collect(), '}')
+        }
+        _ => ('"', Vec::new(), '"'),
+    };
+    if items.is_empty() || depth.0 == 0 {
+        *text += &value.to_string();
+        return;
+    }
+    text.push(open);
+    for (at, (key, item)) in items.into_iter().enumerate() {
+        *text += if at == 0 { "\n" } else { ",\n" };
+        *text += &"  ".repeat(indent + 1);
+        if let Some(key) = key {
+            *text += &format!("{}: ", json!(key));
+        }
+        print(item, Depth(depth.0 - 1), indent + 1, text);
+    }
+    text.push('\n');
+    *text += &"  ".repeat(indent);
+    text.push(close);
 }
 
 /// Encodes a message as it goes over the wire, from its fields by the schema alone.

@@ -12,16 +12,18 @@ import java.util.HexFormat;
 import java.util.Map;
 
 /** The files that pin the protocol's bytes for the clients of every language. */
-final class Vectors {
+public final class Vectors {
     private static final Path FOLDER = Path.of("../../../crates/protocol/vectors");
 
     private Vectors() {}
 
-    static JsonNode read(String file) throws IOException {
+    /** Reads one of the files. */
+    public static JsonNode read(String file) throws IOException {
         return new ObjectMapper().readTree(FOLDER.resolve(file).toFile());
     }
 
-    static byte[] hex(JsonNode vector, String key) {
+    /** The bytes that a vector has in hex. */
+    public static byte[] hex(JsonNode vector, String key) {
         return HexFormat.of().parseHex(vector.get(key).textValue());
     }
 
