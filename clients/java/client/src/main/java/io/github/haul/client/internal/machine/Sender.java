@@ -309,6 +309,17 @@ public final class Sender {
      * @return the span, or null where none is pending
      */
     public @Nullable Assignment nextSpan(int stream) {
+        return nextSpan(stream, Long.MAX_VALUE);
+    }
+
+    /**
+     * Hands out the next span for a stream, unless its file is longer than the stream wants now.
+     *
+     * @param stream the stream that asks
+     * @param fileBytesMax the longest file, in bytes
+     * @return the span, or null where none is pending or that of a longer file is next
+     */
+    public @Nullable Assignment nextSpan(int stream, long fileBytesMax) {
         SendStream state = streams.get(stream);
         if (state == null || state.isDropped || ready.isEmpty()) {
             return null;
@@ -318,6 +329,9 @@ public final class Sender {
         SpanGrid grid = entry == null ? null : entry.grid;
         if (entry == null || grid == null) {
             throw new IllegalStateException("a file that is ready is open and answered");
+        }
+        if (entry.sizeBytes > fileBytesMax) {
+            return null;
         }
         int span = entry.pending.firstFrom(0);
         entry.pending.remove(span);
@@ -423,7 +437,9 @@ public final class Sender {
             case NOTICE -> events.add(new SenderEvent.Noticed(message.getNotice()));
             case REFUSED -> events.add(new SenderEvent.Refused(message.getRefused()));
             case FINISH -> {
-                unless(isGoodbye, "a goodbye before all is settled, or a second one");
+                unless(!peerFinished, "a second goodbye");
+                unless(offersEnded, "a goodbye before the offers have ended");
+                unless(files.isEmpty(), "a goodbye with " + files.size() + " files unsettled");
                 peerFinished = true;
                 events.add(new SenderEvent.Finished(message.getFinish().getReport()));
             }

@@ -26,13 +26,15 @@ import org.jspecify.annotations.Nullable;
 public final class ControlConnection implements AutoCloseable {
     private static final int READ_BYTES = 16 << 10;
 
+    private final Socket tcp;
     private final SSLSocket socket;
     private final InputStream input;
     private final ReentrantLock sending = new ReentrantLock();
     private ByteBuffer arrived = ByteBuffer.allocate(READ_BYTES).flip();
     private int messageBytesMax = Limits.MESSAGE_BYTES_MAX_UNKNOWN;
 
-    private ControlConnection(SSLSocket socket) throws IOException {
+    private ControlConnection(Socket tcp, SSLSocket socket) throws IOException {
+        this.tcp = tcp;
         this.socket = socket;
         this.input = socket.getInputStream();
     }
@@ -65,7 +67,7 @@ public final class ControlConnection implements AutoCloseable {
             parameters.setServerNames(List.of());
             tls.setSSLParameters(parameters);
             tls.startHandshake();
-            return new ControlConnection(tls);
+            return new ControlConnection(tcp, tls);
         } catch (IOException | RuntimeException failed) {
             tcp.close();
             throw failed;
@@ -115,7 +117,39 @@ public final class ControlConnection implements AutoCloseable {
         }
     }
 
-    /** Reads what is there, within this time; whether there was anything. */
+    /**
+     * Waits for a message as long as the connection stands. Another thread may {@link #abort} it.
+     *
+     * @return the message
+     * @throws IOException if the connection is lost
+     * @throws ProtocolViolation if the server said what it may not
+     */
+    public Control receive() throws IOException, ProtocolViolation {
+        while (true) {
+            Control message = ControlMessages.decode(arrived, messageBytesMax);
+            if (message != null) {
+                return message;
+            }
+            read(0);
+        }
+    }
+
+    /** Returns the server's address. */
+    public InetSocketAddress server() {
+        return (InetSocketAddress) tcp.getRemoteSocketAddress();
+    }
+
+    /** Ends the connection at once, whatever other threads do with it. */
+    public void abort() {
+        try {
+            // The socket below TLS: to say goodbye could take as long as the peer likes.
+            tcp.close();
+        } catch (IOException gone) {
+            // It is closed, which is all that was wanted.
+        }
+    }
+
+    /** Reads what is there, within this time, 0 for any; whether there was anything. */
     private boolean read(int patienceMs) throws IOException {
         makeRoom();
         socket.setSoTimeout(patienceMs);

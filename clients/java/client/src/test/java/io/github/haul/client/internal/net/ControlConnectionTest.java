@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
+import io.github.haul.client.HaulServer;
 import io.github.haul.client.HaulUrl;
 import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Digest;

@@ -1,33 +1,38 @@
-package io.github.haul.client.internal.net;
+package io.github.haul.client;
 
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import io.github.haul.client.HaulUrl;
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /** A real {@code haul serve}: the program of the system property {@code haul.program}. */
-final class HaulServer implements AutoCloseable {
+public final class HaulServer implements AutoCloseable {
     private static final long PATIENCE_S = 10;
 
     private final Process process;
-    private final HaulUrl url;
+    private final String url;
 
-    private HaulServer(Process process, HaulUrl url) {
+    private HaulServer(Process process, String url) {
         this.process = process;
         this.url = url;
     }
 
     /** Starts a server with this root; without the program the test is skipped. */
-    static HaulServer start(Path folder, Path root) throws IOException {
+    public static HaulServer start(Path folder, Path root, String... options) throws IOException {
         String program = System.getProperty("haul.program", "");
         assumeTrue(!program.isEmpty(), "needs the program haul, found: no -Dhaul.program");
         Path state = Files.createDirectories(folder.resolve("state"));
-        ProcessBuilder builder =
-                new ProcessBuilder(program, "serve", root.toString(), "--listen", "127.0.0.1:0");
+        List<String> command = new ArrayList<>(List.of(program, "serve", root.toString()));
+        if (!List.of(options).contains("--listen")) {
+            command.addAll(List.of("--listen", "127.0.0.1:0"));
+        }
+        command.addAll(List.of(options));
+        ProcessBuilder builder = new ProcessBuilder(command);
         builder.environment().put("HAUL_STATE_DIR", state.toString());
         builder.redirectError(folder.resolve("stderr").toFile());
         Process process = builder.start();
@@ -35,7 +40,7 @@ final class HaulServer implements AutoCloseable {
             BufferedReader output = process.inputReader();
             for (String line = output.readLine(); line != null; line = output.readLine()) {
                 if (line.strip().startsWith("haul://")) {
-                    return new HaulServer(process, HaulUrl.parse(line.strip()));
+                    return new HaulServer(process, line.strip());
                 }
             }
             throw new IOException(
@@ -46,12 +51,22 @@ final class HaulServer implements AutoCloseable {
         }
     }
 
-    HaulUrl url() {
-        return url;
+    public HaulUrl url() {
+        return HaulUrl.parse(url);
+    }
+
+    /** Its URL, with a path below its root. */
+    public String url(String path) {
+        return (url.endsWith("/") ? url : url + "/") + path;
+    }
+
+    /** The process, to be killed. */
+    public Process process() {
+        return process;
     }
 
     /** Ends the server and waits until it is gone. */
-    void end() {
+    public void end() {
         process.destroy();
         if (!process.onExit()
                 .completeOnTimeout(process, PATIENCE_S, TimeUnit.SECONDS)

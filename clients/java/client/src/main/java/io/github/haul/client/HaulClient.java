@@ -1,0 +1,170 @@
+package io.github.haul.client;
+
+import io.github.haul.client.internal.session.Transfer;
+import io.github.haul.client.internal.session.Transfers;
+import java.nio.file.Path;
+import java.util.List;
+import java.util.Set;
+import java.util.concurrent.CancellationException;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.atomic.AtomicBoolean;
+
+/**
+ * A client of one server: it moves files there, verified, and goes on where it stopped.
+ *
+ * <pre>{@code
+ * try (HaulClient client = HaulClient.connect("haul://TOKEN@host/incoming/")) {
+ *     TransferResult result = client.push(Path.of("run7"));
+ *     System.out.println(result.bytes() + " bytes in " + result.duration());
+ * }
+ * }</pre>
+ *
+ * <p>Any number of threads may use a client, and any number of transfers may run at a time. The
+ * blocking forms may be called on virtual threads.
+ */
+public final class HaulClient implements AutoCloseable {
+    private final HaulUrl url;
+    private final HaulToken token;
+    private final Set<AtomicBoolean> running = ConcurrentHashMap.newKeySet();
+
+    private HaulClient(HaulUrl url, HaulToken token) {
+        this.url = url;
+        this.token = token;
+    }
+
+    /**
+     * Makes a client of the server that a URL names. Each transfer opens a session of its own.
+     *
+     * @param url a URL as {@code haul serve} prints it, with its token
+     * @return the client
+     * @throws IllegalArgumentException if the text is no URL, or has no token
+     */
+    public static HaulClient connect(String url) {
+        return connect(HaulUrl.parse(url));
+    }
+
+    /**
+     * Makes a client of the server that a URL names.
+     *
+     * @param url the URL, with its token
+     * @return the client
+     * @throws IllegalArgumentException if it has no token
+     */
+    public static HaulClient connect(HaulUrl url) {
+        HaulToken token = url.token();
+        if (token == null) {
+            throw new IllegalArgumentException(
+                    "a URL without a token: " + url + "; `haul serve` prints one with it");
+        }
+        return new HaulClient(url, token);
+    }
+
+    /**
+     * Sends files and directories to the path of the client's URL, and waits until all of them are
+     * durable there.
+     *
+     * @param sources the sources; one whose last component is {@code .}, as {@code run7/.}, is the
+     *     content of that directory
+     * @return what the transfer did
+     * @throws HaulException if it did not come to its end, or a file failed
+     * @throws InterruptedException if the calling thread was interrupted: the transfer ends then
+     */
+    public TransferResult push(Path... sources) throws HaulException, InterruptedException {
+        return push(List.of(sources), TransferOptions.DEFAULT);
+    }
+
+    /**
+     * Sends files and directories to the path of the client's URL, and waits until all of them are
+     * durable there.
+     *
+     * @param sources the sources
+     * @param options what else is to be done
+     * @return what the transfer did
+     * @throws HaulException if it did not come to its end, or a file failed
+     * @throws InterruptedException if the calling thread was interrupted: the transfer ends then
+     */
+    public TransferResult push(List<Path> sources, TransferOptions options)
+            throws HaulException, InterruptedException {
+        return await(pushAsync(sources, options));
+    }
+
+    /**
+     * Sends files and directories on a thread of its own.
+     *
+     * @param sources the sources
+     * @param options what else is to be done
+     * @return what the transfer did, once it has; it fails with a {@link HaulException}. To cancel
+     *     it ends the transfer: what is durable stays, and the same call goes on there.
+     */
+    public CompletableFuture<TransferResult> pushAsync(
+            List<Path> sources, TransferOptions options) {
+        AtomicBoolean isCancelled = new AtomicBoolean();
+        return start(Transfers.push(url, token, sources, options, isCancelled), isCancelled);
+    }
+
+    private CompletableFuture<TransferResult> start(Transfer transfer, AtomicBoolean isCancelled) {
+        Running future = new Running(isCancelled);
+        running.add(isCancelled);
+        Thread thread =
+                new Thread(
+                        () -> {
+                            try {
+                                future.complete(transfer.run());
+                            } catch (Throwable failure) {
+                                future.completeExceptionally(failure);
+                            } finally {
+                                running.remove(isCancelled);
+                            }
+                        },
+                        "haul transfer");
+        thread.setDaemon(true);
+        thread.start();
+        return future;
+    }
+
+    private static TransferResult await(CompletableFuture<TransferResult> future)
+            throws HaulException, InterruptedException {
+        try {
+            return future.get();
+        } catch (InterruptedException interrupted) {
+            future.cancel(true);
+            throw interrupted;
+        } catch (ExecutionException failed) {
+            Throwable cause = failed.getCause();
+            if (cause instanceof HaulException problem) {
+                problem.addSuppressed(failed);
+                throw problem;
+            }
+            if (cause instanceof RuntimeException problem) {
+                throw problem;
+            }
+            if (cause instanceof CancellationException cancelled) {
+                throw cancelled;
+            }
+            throw new IllegalStateException("a transfer failed in an unknown way", failed);
+        }
+    }
+
+    /** A future whose cancellation ends its transfer. */
+    private static final class Running extends CompletableFuture<TransferResult> {
+        private final AtomicBoolean isCancelled;
+
+        Running(AtomicBoolean isCancelled) {
+            this.isCancelled = isCancelled;
+        }
+
+        @Override
+        public boolean cancel(boolean mayInterruptIfRunning) {
+            isCancelled.set(true);
+            return super.cancel(mayInterruptIfRunning);
+        }
+    }
+
+    /** Cancels the transfers that still run. */
+    @Override
+    public void close() {
+        running.forEach(isCancelled -> isCancelled.set(true));
+    }
+}

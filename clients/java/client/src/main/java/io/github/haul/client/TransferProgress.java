@@ -1,0 +1,17 @@
+package io.github.haul.client;
+
+/**
+ * How far a transfer is.
+ *
+ * @param filesFound files found so far
+ * @param filesSettled files that are at the target, or failed
+ * @param bytesFound bytes of the files found so far
+ * @param bytesVerified bytes that are at the target and verified, those of an earlier run included
+ * @param isTotalKnown all files are found
+ */
+public record TransferProgress(
+        long filesFound,
+        long filesSettled,
+        long bytesFound,
+        long bytesVerified,
+        boolean isTotalKnown) {}

@@ -1,0 +1,50 @@
+package io.github.haul.client.internal.session;
+
+import io.github.haul.client.internal.wire.Frames;
+import io.github.haul.client.internal.wire.Limits;
+import java.nio.ByteBuffer;
+
+/** Puts a pack together: short spans in one piece of a stream (SPEC.md, 6.2). */
+final class PackWriter {
+    private final ByteBuffer bytes =
+            ByteBuffer.allocateDirect(Frames.HEADER_BYTES + (int) Limits.PACK_BYTES_MAX);
+    private int end = Frames.HEADER_BYTES;
+    private int spans;
+
+    /** Begins anew. */
+    void clear() {
+        end = Frames.HEADER_BYTES;
+        spans = 0;
+    }
+
+    int spans() {
+        return spans;
+    }
+
+    /** Bytes of the spans so far, with their headers and trailers. */
+    int lenBytes() {
+        return end - Frames.HEADER_BYTES;
+    }
+
+    /** The place of the next span's payload, to be filled before {@link #add}. */
+    ByteBuffer payload(int length) {
+        return bytes.duplicate().clear().position(end + Frames.HEADER_BYTES).slice().limit(length);
+    }
+
+    /** Adds the span whose payload was filled. */
+    void add(Frames.Span header, Frames.Trailer trailer) {
+        ByteBuffer place = bytes.duplicate().clear().position(end);
+        place.put(header.encode());
+        place.position(place.position() + (int) header.lenBytes()).put(trailer.encode());
+        end = place.position();
+        spans++;
+    }
+
+    /** The whole pack as it goes onto the wire, whose first span has this sequence. */
+    ByteBuffer finish(int stream, long firstSequence) {
+        Frames.Pack header = new Frames.Pack(spans, lenBytes(), firstSequence, stream);
+        ByteBuffer whole = bytes.duplicate().clear();
+        whole.put(header.encode());
+        return whole.position(0).limit(end);
+    }
+}
