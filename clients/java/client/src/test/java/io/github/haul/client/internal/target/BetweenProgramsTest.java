@@ -1,0 +1,261 @@
+package io.github.haul.client.internal.target;
+
+import static io.github.haul.client.internal.target.Offers.need;
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import io.github.haul.client.internal.machine.SpanGrid;
+import io.github.haul.client.internal.proto.FileOffer;
+import io.github.haul.client.internal.proto.Growth;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.channels.FileChannel;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.StandardOpenOption;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Objects;
+import java.util.stream.Stream;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Transfers that the program haul begins and this client finishes, and the other way round. */
+final class BetweenProgramsTest {
+    private static final int SIZE = (8 << 20) - 77;
+
+    /** A name too long for its hidden ones, which are told by its hash. */
+    private static final String LONG = "n".repeat(250);
+
+    @TempDir Path folder;
+    private final byte[] bytes = Offers.bytes(11, SIZE);
+    private Path root = Path.of("");
+    private Path place = Path.of("");
+
+    @BeforeEach
+    void makeFolders() throws IOException {
+        root = Files.createDirectory(folder.resolve("root"));
+        place = Files.createDirectory(folder.resolve("place"));
+    }
+
+    private FileOffer offerOf(String name) throws IOException {
+        return Offers.of(root.resolve(name), name).setGrowth(Growth.NOT_GROWING).build();
+    }
+
+    private Path journal(String name) {
+        return place.resolve(HiddenNames.journal(Offers.name(name)).toStringUtf8());
+    }
+
+    private Path part(String name) {
+        return place.resolve(HiddenNames.part(Offers.name(name)).toStringUtf8());
+    }
+
+    /** Has the program receive some of a file, and kills it after its second record. */
+    private void killInTheMiddle(HaulProgram program, String name, String... options)
+            throws IOException {
+        String[] slow = Arrays.copyOf(options, options.length + 1);
+        slow[options.length] = "--bwlimit=1M";
+        Process pull = program.begin(name, place, slow);
+        HaulProgram.killAt(pull, journal(name), Journal.HEADER_BYTES + 1);
+    }
+
+    private List<String> hidden() throws IOException {
+        try (Stream<Path> all = Files.walk(place)) {
+            return all.map(path -> path.getFileName().toString())
+                    .filter(name -> HiddenNames.isHidden(Offers.name(name)))
+                    .toList();
+        }
+    }
+
+    @Test
+    void whatTheProgramLeftIsDurableHereAndFinishedHere() throws IOException {
+        for (String name : List.of("x", LONG)) {
+            Files.write(root.resolve(name), bytes);
+            try (HaulProgram program = HaulProgram.serve(folder, root)) {
+                killInTheMiddle(program, name);
+            }
+            byte[] arrived = Files.readAllBytes(part(name));
+            byte[] kept = Files.readAllBytes(journal(name));
+            try (Target target = Target.into(place, Offers.options())) {
+                Prepared.Need need = need(target, offerOf(name));
+                assertEquals(spansIn(kept), need.durable().count());
+                assertTrue(need.resumedBytes() > 0 && need.resumedBytes() < SIZE);
+                assertEquals(offerOf(name).getCtimeNs(), need.ctimeNs());
+                SpanGrid grid = Offers.file(need).grid();
+                for (int span = 0; span < grid.count(); span++) {
+                    int begin = (int) grid.offsetBytes(span);
+                    int end = begin + (int) grid.lenBytes(span);
+                    boolean came = Arrays.equals(bytes, begin, end, arrived, begin, end);
+                    assertTrue(came || !need.durable().contains(span), "span " + span);
+                }
+                Offers.finish(target, need, bytes);
+            }
+            assertArrayEquals(bytes, Files.readAllBytes(place.resolve(name)));
+            assertEquals(List.of(), hidden());
+        }
+    }
+
+    /** Spans that the program's records speak of: here it records each but once. */
+    private static int spansIn(byte[] journal) {
+        int spans = 0;
+        int at = Journal.HEADER_BYTES;
+        while (at + JournalRecord.HEAD_BYTES <= journal.length) {
+            int word =
+                    ByteBuffer.wrap(journal)
+                            .order(ByteOrder.LITTLE_ENDIAN)
+                            .getInt(at + Integer.BYTES);
+            int count = word & (1 << 29) - 1;
+            spans += count;
+            at += JournalRecord.HEAD_BYTES + ((word & 1 << 30) == 0 ? 0 : 16 * count);
+            at += (word & 1 << 31) == 0 ? 0 : 32 * count;
+        }
+        return spans;
+    }
+
+    @Test
+    void whatThisClientLeftIsDurableForTheProgramAndFinishedByIt() throws IOException {
+        for (String name : List.of("x", LONG)) {
+            Files.write(root.resolve(name), bytes);
+            try (Target target = Target.into(place, Offers.options())) {
+                PartialFile file = Offers.file(need(target, offerOf(name)));
+                for (int span = 3; span < 40; span++) {
+                    Offers.write(file, bytes, span);
+                }
+                assertEquals(37 * Offers.SPAN, file.sync());
+                file.abandon(true);
+            }
+            try (HaulProgram program = HaulProgram.serve(folder, root)) {
+                assertEquals(37 * Offers.SPAN, program.pull(name, place));
+            }
+            assertArrayEquals(bytes, Files.readAllBytes(place.resolve(name)));
+            assertEquals(List.of(), hidden());
+            try (Target target = Target.into(place, Offers.options())) {
+                assertInstanceOf(Prepared.Skip.class, target.prepare(offerOf(name)));
+            }
+        }
+    }
+
+    /** Each keeps what the other wrote, also digests that only one of them understands. */
+    @Test
+    void bothTakeTurnsAtOneFile() throws IOException {
+        Files.write(root.resolve("x"), bytes);
+        try (HaulProgram program = HaulProgram.serve(folder, root)) {
+            killInTheMiddle(program, "x", "--manifest", folder.resolve("sums").toString());
+            byte[] kept = Files.readAllBytes(journal("x"));
+            long here;
+            try (Target target = Target.into(place, Offers.options())) {
+                Prepared.Need need = need(target, offerOf("x"));
+                PartialFile file = Offers.file(need);
+                assertEquals(spansIn(kept), need.durable().count());
+                Offers.write(file, bytes, 127);
+                here = need.resumedBytes() + file.sync();
+                file.abandon(true);
+            }
+            byte[] then = Files.readAllBytes(journal("x"));
+            assertArrayEquals(kept, Arrays.copyOf(then, kept.length));
+            assertEquals(here, program.pull("x", place));
+        }
+        assertArrayEquals(bytes, Files.readAllBytes(place.resolve("x")));
+    }
+
+    /** What the program cannot compare, as this client journals no digests, it has sent again. */
+    @Test
+    void whatWasJournaledHereComesAgainWhereTheProgramIsToReadItBack() throws IOException {
+        Files.write(root.resolve("x"), bytes);
+        try (Target target = Target.into(place, Offers.options())) {
+            PartialFile file = Offers.file(need(target, offerOf("x")));
+            Offers.write(file, bytes, 0);
+            file.sync();
+            file.abandon(true);
+        }
+        try (FileChannel part = FileChannel.open(part("x"), StandardOpenOption.WRITE)) {
+            part.write(ByteBuffer.wrap(new byte[10]), 5);
+        }
+        try (HaulProgram program = HaulProgram.serve(folder, root)) {
+            assertEquals(0, program.pull("x", place, "--recheck"));
+        }
+        assertArrayEquals(bytes, Files.readAllBytes(place.resolve("x")));
+    }
+
+    @Test
+    void aSourceThatChangedIsReceivedAnewByWhoeverComesNext() throws IOException {
+        Files.write(root.resolve("x"), bytes);
+        try (HaulProgram program = HaulProgram.serve(folder, root)) {
+            killInTheMiddle(program, "x");
+            byte[] other = Offers.bytes(12, SIZE);
+            Files.write(root.resolve("x"), other);
+            try (Target target = Target.into(place, Offers.options())) {
+                Prepared.Need need = need(target, offerOf("x"));
+                assertEquals(0, need.durable().count());
+                PartialFile file = Offers.file(need);
+                Offers.write(file, other, 1);
+                file.sync();
+                file.abandon(true);
+            }
+            Files.write(root.resolve("x"), bytes);
+            assertEquals(0, program.pull("x", place));
+        }
+        assertArrayEquals(bytes, Files.readAllBytes(place.resolve("x")));
+    }
+
+    /** A tree that the program kept hidden: its files come again, and what it kept is put there. */
+    @Test
+    void aDirectoryThatTheProgramKeptHiddenIsReceivedHereAndTidiedByTheProgram()
+            throws IOException {
+        Path tree = Files.createDirectory(root.resolve("tree"));
+        for (int number = 0; number < 64; number++) {
+            Files.write(tree.resolve("f" + number), Offers.bytes(number, 60_000));
+        }
+        try (HaulProgram program = HaulProgram.serve(folder, root)) {
+            Process pull = program.begin("tree", place, "--bwlimit=1M");
+            HaulProgram.killAt(pull, place.resolve(".tree.haul-durable"), 1);
+            assertTrue(Files.isDirectory(place.resolve(".tree.haul-staged")));
+            assertTrue(!Files.exists(place.resolve("tree")));
+            try (Target target = Target.into(place, Offers.options())) {
+                FileOffer offer = offerOf("tree");
+                target.commit(need(target, offer).entry());
+                for (int number = 0; number < 64; number += 2) {
+                    String name = "tree/f" + number;
+                    Prepared.Need need = need(target, offerOf(name));
+                    Offers.finish(target, need, Offers.bytes(number, 60_000));
+                }
+                assertEquals(List.of(), target.finishDirectories());
+            }
+            assertTrue(Files.isDirectory(place.resolve(".tree.haul-staged")));
+            program.pull("tree", place);
+        }
+        for (int number = 0; number < 64; number++) {
+            byte[] there = Files.readAllBytes(place.resolve("tree/f" + number));
+            assertArrayEquals(Offers.bytes(number, 60_000), there, "f" + number);
+        }
+        assertEquals(List.of(), hidden());
+        try (Stream<Path> all = Files.list(place.resolve("tree"))) {
+            assertEquals(64, all.count());
+        }
+    }
+
+    /** Order of the calls, as the kernel saw them. */
+    @Test
+    void bytesAreForcedOutBeforeTheJournalAndBeforeTheName() throws IOException {
+        Strace calls = Strace.of(folder, place);
+        String part = ".x.haul-part";
+        String journal = ".x.haul-journal";
+        int written = calls.last("pwrite64", part);
+        int synced = calls.firstBehind(written, "fdatasync", part);
+        int recorded = calls.last("write", journal);
+        assertTrue(synced > written && recorded > synced, calls::toString);
+        int forced = calls.firstBehind(recorded, "fdatasync", journal);
+        int whole = calls.last("fsync", part);
+        int named = calls.last("rename", part);
+        assertTrue(forced > recorded && whole > forced && named > whole, calls::toString);
+        int times = calls.last("utimensat", part);
+        assertTrue(calls.last("fchmod", part) < whole, calls::toString);
+        assertTrue(calls.firstBehind(times, "fcntl", part) > 0, "the lock is taken again");
+        int directory = calls.firstBehind(named, "fsync", Objects.toString(place.getFileName()));
+        assertTrue(directory > named, calls::toString);
+    }
+}
