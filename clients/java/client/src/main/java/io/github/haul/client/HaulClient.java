@@ -1,5 +1,6 @@
 package io.github.haul.client;
 
+import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.session.Transfer;
 import io.github.haul.client.internal.session.Transfers;
 import java.nio.file.Path;
@@ -12,7 +13,7 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * A client of one server: it moves files there, verified, and goes on where it stopped.
+ * A client of one server: it moves files there and back, verified, and goes on where it stopped.
  *
  * <pre>{@code
  * try (HaulClient client = HaulClient.connect("haul://TOKEN@host/incoming/")) {
@@ -102,6 +103,49 @@ public final class HaulClient implements AutoCloseable {
             List<Path> sources, TransferOptions options) {
         AtomicBoolean isCancelled = new AtomicBoolean();
         return start(Transfers.push(url, token, sources, options, isCancelled), isCancelled);
+    }
+
+    /**
+     * Fetches what the client's URL names, and waits until all of it is durable here.
+     *
+     * @param target a directory, or where nothing of that name is there the new name of a single
+     *     file. A source whose path ends with {@code /} is the content of that directory
+     * @return what the transfer did
+     * @throws HaulException if it did not come to its end, or a file failed
+     * @throws InterruptedException if the calling thread was interrupted: the transfer ends then
+     */
+    public TransferResult pull(Path target) throws HaulException, InterruptedException {
+        return pull(target, TransferOptions.DEFAULT);
+    }
+
+    /**
+     * Fetches what the client's URL names, and waits until all of it is durable here.
+     *
+     * @param target a directory, or the new name of a single file
+     * @param options what else is to be done
+     * @return what the transfer did
+     * @throws HaulException if it did not come to its end, or a file failed
+     * @throws InterruptedException if the calling thread was interrupted: the transfer ends then
+     */
+    public TransferResult pull(Path target, TransferOptions options)
+            throws HaulException, InterruptedException {
+        return await(pullAsync(target, options));
+    }
+
+    /**
+     * Fetches what the client's URL names on a thread of its own.
+     *
+     * @param target a directory, or the new name of a single file
+     * @param options what else is to be done
+     * @return what the transfer did, once it has; it fails with a {@link HaulException}. To cancel
+     *     it ends the transfer: what is durable stays, and the same call goes on there.
+     * @throws HaulException if this client cannot do what is asked for
+     */
+    public CompletableFuture<TransferResult> pullAsync(Path target, TransferOptions options)
+            throws HaulException {
+        AtomicBoolean isCancelled = new AtomicBoolean();
+        List<ByteString> paths = List.of(ByteString.copyFrom(url.path()));
+        return start(Transfers.pull(url, token, paths, target, options, isCancelled), isCancelled);
     }
 
     private CompletableFuture<TransferResult> start(Transfer transfer, AtomicBoolean isCancelled) {

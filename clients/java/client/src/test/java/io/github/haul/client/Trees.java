@@ -1,5 +1,6 @@
 package io.github.haul.client;
 
+import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.source.NameBytes;
 import java.io.IOException;
 import java.nio.file.Files;
@@ -8,6 +9,7 @@ import java.nio.file.Path;
 import java.nio.file.attribute.FileTime;
 import java.nio.file.attribute.PosixFilePermissions;
 import java.security.MessageDigest;
+import java.time.Instant;
 import java.util.HexFormat;
 import java.util.Random;
 import java.util.SortedMap;
@@ -16,7 +18,32 @@ import java.util.stream.Stream;
 
 /** Trees that tests make, and what is in them. */
 final class Trees {
+    /** Entries of the tree that {@link #make} makes. */
+    static final int FILES = 310;
+
     private Trees() {}
+
+    /** Makes a tree of everything that a transfer may meet. */
+    static Path make(Path top) throws IOException {
+        Path tree = Files.createDirectories(top.resolve("deep"));
+        Files.createDirectories(tree.resolve("deeper"));
+        for (int number = 0; number < 300; number++) {
+            file(tree.resolve("small" + number), number * 37L, number);
+        }
+        file(top.resolve("large"), 9_000_000, 7);
+        file(top.resolve("middle"), 300_000, 8);
+        Files.createFile(top.resolve("empty"));
+        Files.createSymbolicLink(top.resolve("link"), Path.of("deep/../nowhere"));
+        Files.createLink(top.resolve("other name"), top.resolve("large"));
+        Path odd = NameBytes.below(top, ByteString.copyFrom(new byte[] {'o', (byte) 0xff, '\n'}));
+        Files.writeString(odd, "odd");
+        Files.writeString(top.resolve("W\u00e4hrung \u20ac"), "text");
+        Files.setPosixFilePermissions(odd, PosixFilePermissions.fromString("r-x--x---"));
+        FileTime time = FileTime.from(Instant.ofEpochSecond(981_173_106, 123_456_789));
+        Files.setLastModifiedTime(odd, time);
+        Files.setLastModifiedTime(tree, time);
+        return top;
+    }
 
     /** Describes everything in a directory: each name with its kind, mode, time and content. */
     static SortedMap<String, String> describe(Path root) throws Exception {

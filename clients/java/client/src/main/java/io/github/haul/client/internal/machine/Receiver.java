@@ -78,6 +78,7 @@ public final class Receiver {
     /** Memory that the offers of unsettled files take, in bytes. */
     private long offerBytes;
 
+    private long verifiedBytes;
     private boolean offersEnded;
     private boolean isFinished;
     private boolean peerFinished;
@@ -368,6 +369,7 @@ public final class Receiver {
         switch (end) {
             case VERIFIED, CONFIRMED -> {
                 entry.verified.add(span);
+                verifiedBytes += entry.grid == null ? 0 : entry.grid.lenBytes(span);
                 entry.addUntold(span);
                 untold.add(file);
                 if (entry.verified.isFull()) {
@@ -556,6 +558,11 @@ public final class Receiver {
         boolean areDue =
                 files.values().stream().allMatch(file -> file.isWhole() && !file.isConfirmed);
         return areDue ? Awaited.CONFIRMATION : null;
+    }
+
+    /** Returns the bytes of the spans that were verified in this session. */
+    public long verifiedBytes() {
+        return verifiedBytes;
     }
 
     /**

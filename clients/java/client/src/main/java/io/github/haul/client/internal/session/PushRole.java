@@ -369,8 +369,8 @@ final class PushRole implements Role {
         checks.stop();
     }
 
-    /** Whether a stream had something under way. */
-    boolean isAtWork() {
+    @Override
+    public boolean isAtWork() {
         return streams.isAnyAtWork();
     }
 }

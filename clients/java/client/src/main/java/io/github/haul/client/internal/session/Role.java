@@ -25,6 +25,9 @@ interface Role {
     /** Takes the next message for the server, or null. */
     @Nullable Control pollMessage();
 
+    /** Whether spans are on their way, which are lost with the session. */
+    boolean isAtWork();
+
     /** Ends the role's streams and threads. */
     void stop();
 }

@@ -71,9 +71,10 @@ public final class Transfer {
          * @param tally the session's counts
          * @return the role
          * @throws ProtocolViolation if the server granted what was not asked for
+         * @throws HaulException if nothing can be received here
          */
         Role role(OpenSession session, Inbox inbox, Headway headway, Tally tally)
-                throws ProtocolViolation;
+                throws ProtocolViolation, HaulException;
     }
 
     Transfer(
@@ -97,13 +98,6 @@ public final class Transfer {
         RANDOM.nextBytes(transfer);
         boolean isClear = options.protection() == TransferOptions.Protection.CLEAR;
         int preserve = (options.keepsMode() ? MODE : 0) | (options.keepsTime() ? MTIME : 0);
-        OnConflict onConflict =
-                switch (options.onConflict()) {
-                    case SKIP_SAME -> OnConflict.SKIP_SAME;
-                    case REPLACE -> OnConflict.REPLACE;
-                    case FAIL -> OnConflict.FAIL;
-                    case KEEP_BOTH -> OnConflict.KEEP_BOTH;
-                };
         return open.setTokenSecret(ByteString.copyFrom(token.secret()))
                 .setTransfer(ByteString.copyFrom(transfer))
                 .setProtection(isClear ? Protection.CLEAR : Protection.SAFE)
@@ -111,10 +105,20 @@ public final class Transfer {
                 .setStreams(options.streams())
                 .setFileOptions(
                         FileOptions.newBuilder()
-                                .setOnConflict(onConflict)
+                                .setOnConflict(onConflict(options))
                                 .setDryRun(options.isDryRun())
                                 .setPreserve(preserve))
                 .build();
+    }
+
+    /** The rule for what is there already, as messages have it. */
+    static OnConflict onConflict(TransferOptions options) {
+        return switch (options.onConflict()) {
+            case SKIP_SAME -> OnConflict.SKIP_SAME;
+            case REPLACE -> OnConflict.REPLACE;
+            case FAIL -> OnConflict.FAIL;
+            case KEEP_BOTH -> OnConflict.KEEP_BOTH;
+        };
     }
 
     /**
@@ -191,11 +195,14 @@ public final class Transfer {
         } catch (ProtocolViolation violation) {
             session.control().abort();
             throw broken(String.valueOf(violation.getMessage()));
+        } catch (HaulException failed) {
+            session.control().abort();
+            throw failed;
         }
         SessionEnd end = new SessionLoop(session.control(), inbox, isCancelled).run(role);
         if (end instanceof SessionEnd.Lost) {
             headway.verified(tally.headway());
-            if (headway.sessionLost(System.nanoTime(), isAtWork(role))) {
+            if (headway.sessionLost(System.nanoTime(), role.isAtWork())) {
                 options.listener()
                         .onNotice(
                                 "connections are cut before a span is through: spans of "
@@ -204,10 +211,6 @@ public final class Transfer {
             }
         }
         return end;
-    }
-
-    private static boolean isAtWork(Role role) {
-        return role instanceof PushRole push && push.isAtWork();
     }
 
     /** Why another session is to be tried; throws where none is. */

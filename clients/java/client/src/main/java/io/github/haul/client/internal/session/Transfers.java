@@ -1,16 +1,26 @@
 package io.github.haul.client.internal.session;
 
 import com.google.protobuf.ByteString;
+import io.github.haul.client.HaulException;
 import io.github.haul.client.HaulToken;
 import io.github.haul.client.HaulUrl;
+import io.github.haul.client.Problem;
 import io.github.haul.client.TransferOptions;
+import io.github.haul.client.internal.machine.Receiver;
+import io.github.haul.client.internal.machine.Repeats;
+import io.github.haul.client.internal.machine.TargetPath;
 import io.github.haul.client.internal.proto.Direction;
 import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.Open;
+import io.github.haul.client.internal.proto.Opened;
 import io.github.haul.client.internal.source.FileFacts;
 import io.github.haul.client.internal.source.HoleScan;
 import io.github.haul.client.internal.source.SourceWalk;
+import io.github.haul.client.internal.target.Target;
+import io.github.haul.client.internal.target.TargetFault;
+import io.github.haul.client.internal.target.TargetOptions;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.concurrent.atomic.AtomicBoolean;
@@ -19,6 +29,7 @@ import java.util.concurrent.atomic.AtomicBoolean;
 public final class Transfers {
     private static final int REGULAR_BIT = 0100000;
     private static final int DIRECTORY_BIT = 0040000;
+    private static final int MODE_BITS = 07777;
 
     private Transfers() {}
 
@@ -56,6 +67,104 @@ public final class Transfers {
                                 headway,
                                 tally);
         return new Transfer(url, token, open, options, work, isCancelled);
+    }
+
+    /**
+     * A pull.
+     *
+     * @param url the server
+     * @param token opens it
+     * @param paths what is asked for, below the token's root
+     * @param target a directory, or the new name of the one source
+     * @param options what else is to be done
+     * @param isCancelled ends it once it is true
+     * @return the transfer
+     * @throws HaulException if this client cannot do what is asked for
+     */
+    public static Transfer pull(
+            HaulUrl url,
+            HaulToken token,
+            List<ByteString> paths,
+            Path target,
+            TransferOptions options,
+            AtomicBoolean isCancelled)
+            throws HaulException {
+        checkPull(options);
+        List<ByteString> asked = List.copyOf(paths);
+        Open.Builder open = Open.newBuilder().setDirection(Direction.PULL).addAllPaths(asked);
+        boolean intoDirectory = Asked.goIntoDirectory(asked);
+        boolean isNew = !Files.exists(target);
+        Transfer.Work work =
+                (session, inbox, headway, tally) -> {
+                    boolean isDirectory = intoDirectory || Files.isDirectory(target);
+                    Opened opened = session.granted().opened();
+                    Target place = open(target, isDirectory, options, session, headway);
+                    if (isNew && intoDirectory && opened.getContentsMode() != 0) {
+                        place.giveRootMode(opened.getContentsMode() & MODE_BITS);
+                    }
+                    TargetPath means =
+                            isDirectory ? TargetPath.DIRECTORY : TargetPath.NAME_OF_ONE_SOURCE;
+                    Receiver machine =
+                            new Receiver(
+                                    opened.getOffersMax(),
+                                    opened.getOfferBytesMax(),
+                                    means,
+                                    Repeats.REFUSED);
+                    return new PullRole(
+                            session,
+                            place,
+                            new Asked(asked),
+                            machine,
+                            options,
+                            inbox,
+                            headway,
+                            tally);
+                };
+        return new Transfer(url, token, open, options, work, isCancelled);
+    }
+
+    private static Target open(
+            Path target,
+            boolean isDirectory,
+            TransferOptions options,
+            OpenSession session,
+            Headway headway)
+            throws HaulException {
+        long smaller = headway.smallerSpanBytes();
+        TargetOptions rules =
+                new TargetOptions(
+                        Transfer.onConflict(options),
+                        options.isDryRun(),
+                        false,
+                        smaller > 0 ? smaller : options.spanBytes(),
+                        session.digest());
+        try {
+            return isDirectory ? Target.into(target, rules) : Target.named(target, rules);
+        } catch (TargetFault fault) {
+            throw new HaulException.Refused(Words.of(fault.fault()));
+        }
+    }
+
+    /** Refuses what a push can do and a pull cannot, by name. */
+    private static void checkPull(TransferOptions options) throws HaulException {
+        if (options.verifiesTarget()) {
+            throw unsupported("to read files back from this host's disk (verifyTarget)");
+        }
+        if (!options.keepsMode() || !options.keepsTime()) {
+            throw unsupported("to leave out modes and times (preserve)");
+        }
+    }
+
+    private static HaulException unsupported(String what) {
+        return new HaulException.Unsupported(
+                new Problem(
+                        "",
+                        "",
+                        "",
+                        "a pull by the JVM client was asked " + what,
+                        "",
+                        "",
+                        "leave it out, or use `haul pull`"));
     }
 
     /** Whether sources go into the target as a directory: but for one file, they do. */

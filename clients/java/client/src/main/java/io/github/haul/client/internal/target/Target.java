@@ -114,6 +114,20 @@ public final class Target implements Closeable {
         }
     }
 
+    /**
+     * Gives the target directory, which was made for this transfer, the mode of the one whose
+     * contents come, and its owner all rights.
+     *
+     * @param mode permission bits
+     */
+    public void giveRootMode(int mode) {
+        try (OpenDirectory directory = root.directory(ByteString.EMPTY)) {
+            directory.setMode(null, mode & MODE_BITS | OWNER_BITS);
+        } catch (IOException notKept) {
+            // It is there, with the mode of a new directory.
+        }
+    }
+
     /** The name below the root of what is offered. */
     private ByteString nameOf(ByteString offered) {
         ByteString given = newName;

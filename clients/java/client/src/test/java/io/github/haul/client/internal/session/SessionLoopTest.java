@@ -37,6 +37,11 @@ final class SessionLoopTest {
         }
 
         @Override
+        public boolean isAtWork() {
+            return false;
+        }
+
+        @Override
         public void stop() {}
     }
 

@@ -1,0 +1,421 @@
+package io.github.haul.client.internal.session;
+
+import com.google.protobuf.ByteString;
+import io.github.haul.client.FileResult;
+import io.github.haul.client.TransferListener;
+import io.github.haul.client.TransferOptions;
+import io.github.haul.client.internal.machine.OfferAnswer;
+import io.github.haul.client.internal.machine.Receiver;
+import io.github.haul.client.internal.machine.ReceiverEvent;
+import io.github.haul.client.internal.proto.Control;
+import io.github.haul.client.internal.proto.Fault;
+import io.github.haul.client.internal.proto.FaultCode;
+import io.github.haul.client.internal.proto.FileKind;
+import io.github.haul.client.internal.proto.FileOffer;
+import io.github.haul.client.internal.proto.Growth;
+import io.github.haul.client.internal.proto.Notice;
+import io.github.haul.client.internal.proto.Plan;
+import io.github.haul.client.internal.proto.Progress;
+import io.github.haul.client.internal.proto.Side;
+import io.github.haul.client.internal.proto.SideReport;
+import io.github.haul.client.internal.target.Prepared;
+import io.github.haul.client.internal.target.Target;
+import io.github.haul.client.internal.target.TargetEntry;
+import io.github.haul.client.internal.wire.ProtocolViolation;
+import io.github.haul.client.internal.wire.SpanDigest;
+import java.io.IOException;
+import java.util.ArrayDeque;
+import java.util.HashMap;
+import java.util.Map;
+import java.util.Queue;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+
+/** The receiving role: answers offers, feeds the committer, settles files. */
+final class PullRole implements Role {
+    /** Files of several spans that are under way at a time: each has two descriptors. */
+    private static final int LARGE_FILES_MAX = 64;
+
+    private static final long PROGRESS_EVERY_NS = TimeUnit.MILLISECONDS.toNanos(500);
+
+    private final TransferOptions options;
+    private final TransferListener listener;
+    private final Headway headway;
+    private final Tally tally;
+    private final Target target;
+    private final Asked asked;
+    private final ReceiveShared shared;
+    private final ReceiveStreams streams;
+    private final Committer committer;
+    private final Patience patience;
+    private final Map<Integer, Open> open = new HashMap<>();
+    private final Queue<FileOffer> waiting = new ArrayDeque<>();
+    private int largeFiles;
+    private boolean isFinishing;
+    private boolean isStopped;
+    private @Nullable SideReport peerReport;
+    private @Nullable SessionEnd end;
+    private long handled;
+    private long progressAtNs;
+
+    /** A file that is not settled. */
+    private record Open(FileOffer offer, ByteString storedAs, boolean isLarge) {}
+
+    PullRole(
+            OpenSession session,
+            Target target,
+            Asked asked,
+            Receiver machine,
+            TransferOptions options,
+            Inbox inbox,
+            Headway headway,
+            Tally tally)
+            throws ProtocolViolation {
+        this.target = target;
+        this.asked = asked;
+        this.options = options;
+        this.headway = headway;
+        this.tally = tally;
+        listener = options.listener();
+        shared = new ReceiveShared(machine);
+        committer = new Committer(target, shared, inbox);
+        // Whether there is such a digest is found out here, on the session's own thread.
+        SpanDigest.of(session.digest(), session.keys());
+        streams =
+                new ReceiveStreams(
+                        session,
+                        shared,
+                        inbox,
+                        headway,
+                        options.stallAfter().toNanos(),
+                        listener::onNotice);
+        patience = new Patience(options.stallAfter().toNanos());
+        committer.start();
+    }
+
+    @Override
+    public void handle(Control message) throws ProtocolViolation {
+        handled += message.hasNotice() ? 0 : 1;
+        boolean grows =
+                message.hasFileOffer() && message.getFileOffer().getGrowth() != Growth.NOT_GROWING;
+        ProtocolViolation.unless(!grows, "a file that grows, though none is followed");
+        shared.with(
+                machine -> {
+                    machine.handle(message);
+                    return true;
+                });
+        handleEvents();
+    }
+
+    @Override
+    public @Nullable Control pollMessage() {
+        return shared.<@Nullable Control, RuntimeException>with(Receiver::pollMessage);
+    }
+
+    @Override
+    public @Nullable SessionEnd pump(long nowNs) {
+        handleEvents();
+        SessionEnd cut = streams.handleEnded(nowNs, isFinishing);
+        takeOutcomes();
+        streams.takeFailures().forEach((file, fault) -> failed(file, fault));
+        answerWaiting();
+        handleEvents();
+        finish();
+        if (!isFinishing) {
+            streams.watch(nowNs);
+            tellProgress(nowNs);
+        }
+        tally.verifiedBytes = streams.verifiedBytes();
+        headway.verified(tally.headway() + committer.durableBytes());
+        if (end != null) {
+            return end;
+        }
+        if (isFinishing && peerReport != null) {
+            return new SessionEnd.Finished();
+        }
+        if (cut != null) {
+            return cut;
+        }
+        Fault due =
+                patience.check(
+                        nowNs,
+                        handled + tally.headway() + streams.receivedBytes(),
+                        () -> shared.with(Receiver::awaits));
+        return due == null ? null : new SessionEnd.Refused(due, true);
+    }
+
+    private void handleEvents() {
+        for (ReceiverEvent event = pollEvent(); event != null; event = pollEvent()) {
+            handleEvent(event);
+        }
+    }
+
+    private @Nullable ReceiverEvent pollEvent() {
+        return shared.<@Nullable ReceiverEvent, RuntimeException>with(Receiver::pollEvent);
+    }
+
+    private void handleEvent(ReceiverEvent event) {
+        if (event instanceof ReceiverEvent.Offered offered) {
+            offered(offered.offer());
+        } else if (event instanceof ReceiverEvent.NameTaken taken) {
+            tally.foundFiles++;
+            end(result(taken.offer(), FileResult.Status.FAILED, ByteString.EMPTY, taken.fault()));
+        } else if (event instanceof ReceiverEvent.OffersOver) {
+            tally.isTotalKnown = true;
+            asked.missing(tally.failedFiles > 0).forEach(this::failedBeside);
+        } else if (event instanceof ReceiverEvent.Commit commit) {
+            TargetEntry entry = shared.entry(commit.file());
+            if (entry != null) {
+                committer.commit(commit.file(), entry);
+            }
+        } else if (event instanceof ReceiverEvent.GivenUp givenUp) {
+            givenUp(givenUp.file(), givenUp.fault());
+        } else if (event instanceof ReceiverEvent.CloseStream close) {
+            streams.close(close.stream());
+        } else if (event instanceof ReceiverEvent.Noticed noticed) {
+            noticed(noticed.notice());
+        } else if (event instanceof ReceiverEvent.Finished finished) {
+            peerReport = finished.report();
+        } else if (event instanceof ReceiverEvent.Refused refused) {
+            end = new SessionEnd.Refused(refused.fault(), false);
+        }
+    }
+
+    private void noticed(Notice notice) {
+        if (!notice.hasFault()) {
+            String why = notice.getWhy().isEmpty() ? "" : ": " + notice.getWhy();
+            listener.onNotice(Words.printable(notice.getWhat() + why));
+        } else if (notice.getFault().getCode() == FaultCode.KIND_UNSUPPORTED) {
+            listener.onNotice("left out: " + Words.of(notice.getFault()));
+        } else {
+            failedBeside(notice.getFault());
+        }
+    }
+
+    /** Counts a source that could not even be offered. */
+    private void failedBeside(Fault fault) {
+        tally.foundFiles++;
+        end(
+                new FileResult(
+                        Words.name(fault.getPath()),
+                        FileResult.Status.FAILED,
+                        false,
+                        0,
+                        null,
+                        Words.of(fault)));
+    }
+
+    private void offered(FileOffer offer) {
+        tally.foundFiles++;
+        tally.foundBytes += offer.getSizeBytes();
+        boolean isLarge = offer.getSizeBytes() > streams.smallestSpan();
+        if (isLarge && !options.isDryRun()) {
+            waiting.add(offer);
+            answerWaiting();
+        } else {
+            answer(offer, false);
+        }
+    }
+
+    /** Answers large files for which there is room by now. */
+    private void answerWaiting() {
+        while (largeFiles < LARGE_FILES_MAX && !waiting.isEmpty()) {
+            answer(waiting.remove(), true);
+        }
+    }
+
+    private void answer(FileOffer offer, boolean isLarge) {
+        Fault refused = asked.check(offer.getName());
+        Prepared prepared = refused == null ? target.prepare(offer) : new Prepared.Refused(refused);
+        int file = offer.getFile();
+        OfferAnswer answer;
+        if (prepared instanceof Prepared.Need need) {
+            open.put(file, new Open(offer, need.storedAs(), isLarge));
+            largeFiles += isLarge ? 1 : 0;
+            shared.put(file, need.entry());
+            tally.resumedBytes += need.resumedBytes();
+            headway.askedFor(need.spanBytes());
+            answer =
+                    new OfferAnswer.Needed(
+                            need.spanBytes(),
+                            need.durable(),
+                            need.storedAs(),
+                            new OfferAnswer.Earlier(
+                                    need.ctimeS(), need.ctimeNs(), ByteString.EMPTY, false));
+            if (offer.getSizeBytes() > 0) {
+                streams.openAll();
+            }
+        } else if (prepared instanceof Prepared.Skip) {
+            answer = new OfferAnswer.Skipped();
+            end(result(offer, FileResult.Status.SKIPPED, ByteString.EMPTY, null));
+        } else if (prepared instanceof Prepared.Planned planned) {
+            answer =
+                    new OfferAnswer.Planned(
+                            Plan.newBuilder()
+                                    .setReplaces(planned.replaces())
+                                    .setStoredAs(planned.storedAs())
+                                    .build());
+            FileResult.Status status =
+                    planned.replaces()
+                            ? FileResult.Status.WOULD_REPLACE
+                            : FileResult.Status.WOULD_COPY;
+            end(result(offer, status, planned.storedAs(), null));
+        } else {
+            Fault fault = ((Prepared.Refused) prepared).fault();
+            answer = new OfferAnswer.Failed(fault);
+            // A hard link that cannot be made comes again as a file.
+            boolean comesAgain =
+                    offer.getKind() == FileKind.HARD_LINK
+                            && fault.getCode() == FaultCode.KIND_UNSUPPORTED;
+            if (comesAgain) {
+                tally.foundFiles--;
+            } else {
+                end(result(offer, FileResult.Status.FAILED, ByteString.EMPTY, fault));
+            }
+        }
+        try {
+            shared.with(
+                    machine -> {
+                        machine.answer(file, answer);
+                        return true;
+                    });
+        } catch (ProtocolViolation violation) {
+            end =
+                    new SessionEnd.Refused(
+                            Fault.newBuilder()
+                                    .setCode(FaultCode.PROTOCOL_VIOLATION)
+                                    .setWhat("the peer broke the protocol")
+                                    .setFound(String.valueOf(violation.getMessage()))
+                                    .build(),
+                            true);
+        }
+    }
+
+    private static FileResult result(
+            FileOffer offer, FileResult.Status status, ByteString storedAs, @Nullable Fault fault) {
+        return new FileResult(
+                Words.name(offer.getName()),
+                status,
+                offer.getKind() == FileKind.DIRECTORY,
+                offer.getSizeBytes(),
+                storedAs.isEmpty() ? null : Words.name(storedAs),
+                fault == null ? null : Words.of(fault, offer.getName()));
+    }
+
+    private void end(FileResult result) {
+        tally.count(result);
+        listener.onFile(result);
+    }
+
+    /** Lets go of a file that is settled, and says how it came out. */
+    private void settled(int file, @Nullable Fault fault) {
+        Open settled = open.remove(file);
+        if (settled != null) {
+            largeFiles -= settled.isLarge ? 1 : 0;
+            FileResult.Status status =
+                    fault == null ? FileResult.Status.DONE : FileResult.Status.FAILED;
+            end(result(settled.offer, status, settled.storedAs, fault));
+        }
+    }
+
+    private void givenUp(int file, Fault fault) {
+        TargetEntry entry = shared.remove(file);
+        if (entry != null) {
+            // Of a source that has changed nothing is to be believed.
+            entry.abandon(fault.getCode() != FaultCode.SOURCE_CHANGED);
+        }
+        settled(file, fault);
+    }
+
+    /** Settles a file that the target cannot take. */
+    private void failed(int file, Fault fault) {
+        TargetEntry entry = shared.remove(file);
+        if (entry == null) {
+            return;
+        }
+        entry.abandon(true);
+        shared.failed(file, fault);
+        settled(file, fault);
+    }
+
+    private void takeOutcomes() {
+        for (Committer.Outcome outcome = committer.poll();
+                outcome != null;
+                outcome = committer.poll()) {
+            int file = outcome.file();
+            Fault fault = outcome.fault();
+            if (outcome.entry() == null) {
+                failed(file, fault == null ? Fault.getDefaultInstance() : fault);
+                continue;
+            }
+            shared.remove(file);
+            shared.run(machine -> machine.committed(file, fault));
+            settled(file, fault);
+        }
+    }
+
+    private void tellProgress(long nowNs) {
+        if (nowNs - progressAtNs < PROGRESS_EVERY_NS) {
+            return;
+        }
+        progressAtNs = nowNs;
+        Progress progress =
+                streams.progress()
+                        .setDurableBytes(committer.durableBytes() + tally.doneBytes)
+                        .build();
+        shared.run(machine -> machine.progress(progress));
+        listener.onProgress(tally.progress());
+    }
+
+    /** Says goodbye as soon as nothing more comes. */
+    private void finish() {
+        if (isFinishing || !shared.with(Receiver::mayFinish)) {
+            return;
+        }
+        isFinishing = true;
+        target.finishDirectories().forEach(fault -> listener.onNotice(Words.of(fault).toString()));
+        SideReport report = SideReport.newBuilder().setEngine("direct buffers").build();
+        shared.run(machine -> machine.finish(report));
+    }
+
+    @Override
+    public void stop() {
+        if (isStopped) {
+            return;
+        }
+        isStopped = true;
+        shared.stop();
+        streams.stop();
+        committer.stop();
+        // What was committed meanwhile is in place, though the peer does not hear of it.
+        for (Committer.Outcome outcome = committer.poll();
+                outcome != null;
+                outcome = committer.poll()) {
+            if (outcome.entry() != null) {
+                shared.remove(outcome.file());
+            }
+        }
+        shared.removeAll().values().forEach(entry -> entry.abandon(true));
+        try {
+            target.close();
+        } catch (IOException gone) {
+            // Everything in it was synced for itself.
+        }
+    }
+
+    @Override
+    public boolean isAtWork() {
+        return shared.with(Receiver::lacksSpans);
+    }
+
+    /** The fault of a source that nobody asked for. */
+    static Fault unasked(ByteString name) {
+        return Fault.newBuilder()
+                .setCode(FaultCode.NAME_REFUSED)
+                .setSide(Side.SOURCE)
+                .setPath(name)
+                .setWhat("was offered and never asked for")
+                .setHint("do not trust this server")
+                .build();
+    }
+}

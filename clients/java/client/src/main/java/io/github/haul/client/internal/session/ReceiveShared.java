@@ -1,0 +1,134 @@
+package io.github.haul.client.internal.session;
+
+import io.github.haul.client.internal.machine.Receiver;
+import io.github.haul.client.internal.proto.Fault;
+import io.github.haul.client.internal.target.PartialFile;
+import io.github.haul.client.internal.target.TargetEntry;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.locks.ReentrantLock;
+import org.jspecify.annotations.Nullable;
+
+/** What the session's thread, its streams and its committer have in common, under one lock. */
+final class ReceiveShared {
+    /** Small files that are written and not in place: each has a descriptor. */
+    private static final int SMALL_FILES_MAX = 256;
+
+    /** More than threads ever wait for a place. */
+    private static final int WAITING_MAX = 1 << 16;
+
+    private final ReentrantLock lock = new ReentrantLock();
+    private final Receiver machine;
+    private final Map<Integer, TargetEntry> entries = new HashMap<>();
+    private final Semaphore smallFiles = new Semaphore(SMALL_FILES_MAX);
+
+    /** Small files that hold one of the places. */
+    private final Set<Integer> holding = new HashSet<>();
+
+    /** What is done with the machine while its lock is held. */
+    interface WithMachine<T extends @Nullable Object, E extends Exception> {
+        T apply(Receiver machine) throws E;
+    }
+
+    ReceiveShared(Receiver machine) {
+        this.machine = machine;
+    }
+
+    /** Does something with the machine. */
+    <T extends @Nullable Object, E extends Exception> T with(WithMachine<T, E> work) throws E {
+        lock.lock();
+        try {
+            return work.apply(machine);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Does something with the machine that has no result. */
+    void run(java.util.function.Consumer<Receiver> work) {
+        lock.lock();
+        try {
+            work.accept(machine);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    void put(int file, TargetEntry entry) {
+        run(machine -> entries.put(file, entry));
+    }
+
+    @Nullable TargetEntry entry(int file) {
+        return this.<@Nullable TargetEntry, RuntimeException>with(machine -> entries.get(file));
+    }
+
+    /** The file that a span is written to; null where it is given up by now. */
+    @Nullable PartialFile file(int file) {
+        return entry(file) instanceof PartialFile partial ? partial : null;
+    }
+
+    /** Forgets a file that is settled. */
+    @Nullable TargetEntry remove(int file) {
+        return this.<@Nullable TargetEntry, RuntimeException>with(
+                machine -> {
+                    if (holding.remove(file)) {
+                        smallFiles.release();
+                    }
+                    return entries.remove(file);
+                });
+    }
+
+    /** Takes the files that are not settled, to let go of them. */
+    Map<Integer, TargetEntry> removeAll() {
+        return with(
+                machine -> {
+                    Map<Integer, TargetEntry> all = new HashMap<>(entries);
+                    entries.clear();
+                    return all;
+                });
+    }
+
+    /** The files of several spans that are under way, whose verified spans are to be synced. */
+    Map<Integer, PartialFile> largeFiles() {
+        return with(
+                machine -> {
+                    Map<Integer, PartialFile> large = new HashMap<>();
+                    entries.forEach(
+                            (file, entry) -> {
+                                if (entry instanceof PartialFile partial
+                                        && partial.grid().count() > 1) {
+                                    large.put(file, partial);
+                                }
+                            });
+                    return large;
+                });
+    }
+
+    /** Waits for a place for a small file, before its first byte is written. */
+    void takePlace(int file, PartialFile partial) throws InterruptedException {
+        if (partial.grid().count() > 1) {
+            return;
+        }
+        boolean isHeld = with(machine -> holding.contains(file));
+        if (!isHeld) {
+            smallFiles.acquire();
+            boolean isUsed = with(machine -> entries.containsKey(file) && holding.add(file));
+            if (!isUsed) {
+                smallFiles.release();
+            }
+        }
+    }
+
+    /** Lets nobody wait for a place any more: the session is over. */
+    void stop() {
+        smallFiles.release(WAITING_MAX);
+    }
+
+    /** Settles a file that cannot be written. */
+    void failed(int file, Fault fault) {
+        run(machine -> machine.fileFailed(file, fault));
+    }
+}

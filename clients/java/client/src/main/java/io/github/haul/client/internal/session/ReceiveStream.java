@@ -1,0 +1,293 @@
+package io.github.haul.client.internal.session;
+
+import io.github.haul.client.internal.machine.PackReader;
+import io.github.haul.client.internal.machine.Receiver;
+import io.github.haul.client.internal.machine.SpanEnd;
+import io.github.haul.client.internal.target.PartialFile;
+import io.github.haul.client.internal.target.TargetFault;
+import io.github.haul.client.internal.wire.Frames;
+import io.github.haul.client.internal.wire.Limits;
+import io.github.haul.client.internal.wire.ProtocolViolation;
+import io.github.haul.client.internal.wire.SpanDigest;
+import java.io.EOFException;
+import java.io.IOException;
+import java.net.StandardSocketOptions;
+import java.nio.ByteBuffer;
+import java.nio.channels.SocketChannel;
+import java.security.MessageDigest;
+import java.util.function.BiConsumer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A data stream that receives, on a thread of its own, through direct buffers: {@link
+ * java.nio.channels.FileChannel#transferFrom} would copy a socket's bytes through the heap, 8 KiB
+ * at a time.
+ */
+final class ReceiveStream implements Runnable {
+    private static final int BUFFER_BYTES = 1 << 20;
+
+    private final int stream;
+    private final OpenSession session;
+    private final ReceiveShared shared;
+    private final Inbox inbox;
+    private final long delayMs;
+    private final SpanDigest digest;
+    private final BiConsumer<Integer, TargetFault> failures;
+
+    /** What has arrived and was not looked at: from its position to its limit. */
+    private final ByteBuffer arrived = ByteBuffer.allocateDirect(BUFFER_BYTES).flip();
+
+    private @Nullable ByteBuffer packed;
+    private @Nullable SocketChannel channel;
+    private long frames;
+    private boolean isClosed;
+    private volatile long receivedBytes;
+    private volatile boolean isOnStorage;
+
+    ReceiveStream(
+            int stream,
+            OpenSession session,
+            ReceiveShared shared,
+            Inbox inbox,
+            SpanDigest digest,
+            long delayMs,
+            BiConsumer<Integer, TargetFault> failures) {
+        this.stream = stream;
+        this.session = session;
+        this.shared = shared;
+        this.inbox = inbox;
+        this.digest = digest;
+        this.delayMs = delayMs;
+        this.failures = failures;
+    }
+
+    Thread start() {
+        Thread thread = new Thread(this, "haul stream " + Integer.toUnsignedString(stream));
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
+    long receivedBytes() {
+        return receivedBytes;
+    }
+
+    /** Whether it waits for the disk now, and not for the wire. */
+    boolean isOnStorage() {
+        return isOnStorage;
+    }
+
+    /** Ends the connection at once. */
+    synchronized void close() {
+        isClosed = true;
+        if (channel != null) {
+            try {
+                channel.close();
+            } catch (IOException gone) {
+                // It is closed, which is all that was wanted.
+            }
+        }
+    }
+
+    private synchronized SocketChannel keep(SocketChannel opened) throws IOException {
+        channel = opened;
+        if (isClosed) {
+            opened.close();
+            throw new IOException("the session is over");
+        }
+        return opened;
+    }
+
+    @Override
+    public void run() {
+        String why = "it was closed";
+        try {
+            Thread.sleep(delayMs);
+            try (SocketChannel socket = keep(SocketChannel.open())) {
+                socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
+                socket.connect(session.server());
+                ByteBuffer preface =
+                        ByteBuffer.wrap(session.keys().preface(stream, session.id()).encode());
+                while (preface.hasRemaining()) {
+                    socket.write(preface);
+                }
+                shared.with(
+                        machine -> {
+                            machine.streamOpened(stream);
+                            return true;
+                        });
+                receive(socket);
+            }
+        } catch (InterruptedException over) {
+            why = "the session is over";
+        } catch (Exception error) {
+            why = error.getMessage() == null ? error.toString() : error.getMessage();
+        } finally {
+            inbox.streamEnded(stream, why);
+        }
+    }
+
+    private void receive(SocketChannel socket)
+            throws IOException, ProtocolViolation, InterruptedException {
+        byte[] encoded = new byte[Frames.HEADER_BYTES];
+        while (true) {
+            need(socket, encoded.length);
+            arrived.get(encoded);
+            Frames.Header header = Frames.Header.decode(encoded);
+            if (header instanceof Frames.Span span) {
+                int permit = shared.with(machine -> machine.spanStarts(stream, span));
+                frames++;
+                receiveSpan(socket, span, permit);
+            } else if (header instanceof Frames.Pack pack) {
+                receivePack(socket, pack);
+            } else if (header instanceof Frames.End end) {
+                ProtocolViolation.unless(
+                        end.stream() == stream && end.sequence() == frames,
+                        "the end of another stream, or out of its order");
+                return;
+            }
+        }
+    }
+
+    /** Sees to it that this many bytes have arrived; at most as many as the buffer holds. */
+    private void need(SocketChannel socket, int bytes) throws IOException {
+        while (arrived.remaining() < bytes) {
+            fill(socket);
+        }
+    }
+
+    private void fill(SocketChannel socket) throws IOException {
+        arrived.compact();
+        try {
+            int got = socket.read(arrived);
+            if (got < 0) {
+                throw new EOFException("the server closed a data connection within a frame");
+            }
+            receivedBytes += got;
+        } finally {
+            arrived.flip();
+        }
+    }
+
+    private void receiveSpan(SocketChannel socket, Frames.Span header, int permit)
+            throws IOException, InterruptedException {
+        PartialFile file = permit == Receiver.DISCARD ? null : shared.file(header.file());
+        digest.begin(header);
+        long left = header.lenBytes();
+        while (left > 0) {
+            if (!arrived.hasRemaining()) {
+                fill(socket);
+            }
+            int length = (int) Math.min(left, arrived.remaining());
+            ByteBuffer payload = arrived.slice(arrived.position(), length);
+            if (permit != Receiver.DISCARD) {
+                digest.update(payload.duplicate());
+            }
+            long offset = header.offsetBytes() + header.lenBytes() - left;
+            if (file != null && !write(header.file(), file, payload, offset)) {
+                file = null;
+            }
+            arrived.position(arrived.position() + length);
+            left -= length;
+        }
+        need(socket, Frames.TRAILER_BYTES);
+        byte[] trailer = new byte[Frames.TRAILER_BYTES];
+        arrived.get(trailer);
+        if (permit != Receiver.DISCARD) {
+            end(header, permit, file, trailer);
+        }
+    }
+
+    /** Writes a piece; false where the target cannot take it, which is told. */
+    private boolean write(int number, PartialFile file, ByteBuffer payload, long offset)
+            throws InterruptedException {
+        shared.takePlace(number, file);
+        isOnStorage = true;
+        try {
+            file.write(payload, offset);
+            return true;
+        } catch (TargetFault fault) {
+            failures.accept(number, fault);
+            return false;
+        } finally {
+            isOnStorage = false;
+        }
+    }
+
+    /** Ends a payload: only what its digest agrees with is believed. */
+    private void end(Frames.Span header, int span, @Nullable PartialFile file, byte[] encoded) {
+        SpanEnd end;
+        try {
+            Frames.Trailer trailer = Frames.Trailer.decode(encoded);
+            byte[] ours = digest.end(trailer.status());
+            if (!MessageDigest.isEqual(ours, trailer.digest())) {
+                end = SpanEnd.DAMAGED;
+            } else if (file == null) {
+                end = SpanEnd.ABANDONED;
+            } else {
+                end =
+                        switch (trailer.status()) {
+                            case WHOLE -> SpanEnd.VERIFIED;
+                            case CONFIRMED -> SpanEnd.CONFIRMED;
+                            case ABANDONED -> SpanEnd.ABANDONED;
+                        };
+            }
+        } catch (ProtocolViolation damaged) {
+            end = SpanEnd.DAMAGED;
+        }
+        SpanEnd ended = end;
+        if (file != null && (ended == SpanEnd.VERIFIED || ended == SpanEnd.CONFIRMED)) {
+            file.verified(span);
+        }
+        boolean isUrgent =
+                shared.with(
+                        machine -> {
+                            machine.spanEnded(stream, header.file(), span, ended);
+                            return machine.isUrgent();
+                        });
+        if (isUrgent) {
+            inbox.wake();
+        }
+    }
+
+    private void receivePack(SocketChannel socket, Frames.Pack pack)
+            throws IOException, ProtocolViolation, InterruptedException {
+        shared.with(
+                machine -> {
+                    machine.packStarts(stream, pack);
+                    return true;
+                });
+        ByteBuffer body = packed;
+        if (body == null) {
+            body = ByteBuffer.allocateDirect((int) Limits.PACK_BYTES_MAX);
+            packed = body;
+        }
+        body.clear().limit((int) pack.lenBytes());
+        while (body.hasRemaining()) {
+            if (!arrived.hasRemaining()) {
+                fill(socket);
+            }
+            int length = Math.min(body.remaining(), arrived.remaining());
+            body.put(arrived.slice(arrived.position(), length));
+            arrived.position(arrived.position() + length);
+        }
+        PackReader reader = new PackReader(pack, body.flip());
+        for (PackReader.PackedSpan span = reader.next(); span != null; span = reader.next()) {
+            Frames.Span header = span.header();
+            int permit = shared.with(machine -> machine.spanStarts(stream, header));
+            frames++;
+            if (permit == Receiver.DISCARD) {
+                continue;
+            }
+            PartialFile file = shared.file(header.file());
+            digest.begin(header);
+            digest.update(span.payload().duplicate());
+            if (file != null && !write(header.file(), file, span.payload(), header.offsetBytes())) {
+                file = null;
+            }
+            byte[] trailer = new byte[Frames.TRAILER_BYTES];
+            span.trailer().get(trailer);
+            end(header, permit, file, trailer);
+        }
+    }
+}
