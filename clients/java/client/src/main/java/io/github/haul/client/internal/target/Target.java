@@ -10,6 +10,7 @@ import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.Growth;
 import java.io.Closeable;
 import java.io.IOException;
+import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.util.ArrayList;
@@ -47,7 +48,7 @@ public final class Target implements Closeable {
     private final TargetRoot root;
     private final TargetOptions options;
 
-    /** Name of what is received, or of the directory for it, below the root. */
+    /** Directory below the root that all goes into; empty for the root. */
     private ByteString base;
 
     /** New name of the one source; null where sources keep theirs. */
@@ -64,11 +65,12 @@ public final class Target implements Closeable {
 
     private long freshBytes;
 
-    private Target(TargetRoot root, @Nullable ByteString newName, TargetOptions options) {
+    private Target(
+            TargetRoot root, ByteString base, @Nullable ByteString newName, TargetOptions options) {
         this.root = root;
+        this.base = base;
         this.newName = newName;
         this.options = options;
-        base = ByteString.EMPTY;
     }
 
     /**
@@ -106,8 +108,20 @@ public final class Target implements Closeable {
 
     private static Target open(Path directory, @Nullable ByteString name, TargetOptions options)
             throws TargetFault {
+        Path there = directory.toAbsolutePath().normalize();
+        ByteString base = ByteString.EMPTY;
+        // A dry run makes nothing: what is missing belongs to the names then.
+        while (options.isDryRun() && !Files.exists(there)) {
+            Path last = there.getFileName();
+            Path above = there.getParent();
+            if (last == null || above == null) {
+                break;
+            }
+            base = HiddenNames.join(NativeName.bytes(last), base);
+            there = above;
+        }
         try {
-            return new Target(TargetRoot.open(directory), name, options);
+            return new Target(TargetRoot.open(there), base, name, options);
         } catch (IOException failed) {
             ByteString shown = NativeName.bytes(directory.toAbsolutePath());
             throw TargetFault.of(shown, "the target directory cannot be made", failed);
@@ -140,7 +154,7 @@ public final class Target implements Closeable {
         }
         ByteString below =
                 slash == offered.size() ? ByteString.EMPTY : offered.substring(slash + 1);
-        return HiddenNames.join(given, below);
+        return HiddenNames.join(HiddenNames.join(base, given), below);
     }
 
     /**
@@ -156,7 +170,7 @@ public final class Target implements Closeable {
             boolean isDirectory = offer.getKind() == FileKind.DIRECTORY;
             ByteString given = newName;
             if (given != null && (isDirectory || !HiddenNames.parent(name).isEmpty())) {
-                base = given;
+                base = HiddenNames.join(base, given);
                 newName = null;
             }
             name = nameOf(name);

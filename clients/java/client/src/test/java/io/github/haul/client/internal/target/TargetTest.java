@@ -311,6 +311,26 @@ final class TargetTest {
     }
 
     @Test
+    void aDryRunMakesNoDirectoryForItsTarget() throws IOException {
+        TargetOptions dry =
+                new TargetOptions(OnConflict.KEEP_BOTH, true, false, Offers.SPAN, Digest.AES_GMAC);
+        Path missing = place.resolve("not/there");
+        try (Target into = Target.into(missing, dry);
+                Target named = Target.named(missing.resolve("new"), dry)) {
+            assertEquals("take ", words(into.prepare(directory("d", 0755))));
+            FileOffer below = offer.toBuilder().setName(Offers.name("d/x")).build();
+            assertEquals("take ", words(into.prepare(below)));
+            assertEquals("take ", words(named.prepare(offer)));
+        }
+        assertEquals(List.of(), names(place));
+        Files.createDirectories(missing);
+        put("not/there/new", new byte[3], 1);
+        try (Target named = Target.named(missing.resolve("new"), dry)) {
+            assertEquals("take new.1", words(named.prepare(offer)));
+        }
+    }
+
+    @Test
     void whatCannotBeReceivedIsRefused() throws IOException {
         try (Target target = Target.into(place, Offers.options())) {
             List<FileOffer> offers =
