@@ -585,10 +585,10 @@ fn frames() -> Value {
     }
     assert!(write(&mut receiver, 1, 0).is_err(), "another stream is bringing it");
     // A frame that is refused is counted all the same: its stream is at its end.
-    let frames = [(1, SPAN, 1), (2, SPAN, 2), (0, SPAN - 1, 3)];
-    for (file, len_bytes, sequence) in frames {
+    let frames = [(1, 0, SPAN), (2, 0, SPAN), (0, 0, SPAN - 1), (0, 1, SPAN), (0, SPAN + 1, SPAN)];
+    for (sequence, (file, offset_bytes, len_bytes)) in (1..).zip(frames) {
         let (file, stream) = (FileId(file), StreamId(1));
-        let wrong = SpanHeader { file, offset_bytes: 0, len_bytes, sequence, stream };
+        let wrong = SpanHeader { file, offset_bytes, len_bytes, sequence, stream };
         assert!(receiver.span_starts(1, wrong).is_err(), "{wrong:?}");
     }
     assert!(write(&mut receiver, 2, 0).is_err(), "the stream is not open");
@@ -634,6 +634,15 @@ fn read_back() -> Value {
     }
     hear(&mut receiver, confirm(FileId(1), Some(fault("the source changed"))));
     receiver.read_back(FileId(1), &SpanSet::full(2));
+    // A confirmed file that fails while it is read back was not counted yet.
+    hear(&mut receiver, offer(4, SPAN));
+    let (durable, stored_as) = (SpanSet::full(1), Vec::new());
+    let answer = Answer::Need { span_bytes: SPAN, durable, stored_as, earlier };
+    receiver.answer(FileId(4), answer).expect("a fitting answer");
+    hear(&mut receiver, confirm(FileId(4), None));
+    hear(&mut receiver, Message::OffersEnd(message::OffersEnd { files: 5, bytes: 9 * SPAN }));
+    receiver.file_failed(FileId(4), fault("the disk fails"));
+    assert!(receiver.machine().is_all_confirmed());
     receiver.take_messages();
     receiver.finish()
 }
