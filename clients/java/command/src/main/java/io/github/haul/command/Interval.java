@@ -1,0 +1,43 @@
+package io.github.haul.command;
+
+import io.github.haul.client.TransferProgress;
+import org.jspecify.annotations.Nullable;
+
+/** Intervals of a second, of progress that is told more often. */
+final class Interval {
+    private static final double NS_PER_S = 1e9;
+
+    private final long begunNs;
+    private long lastNs;
+    private long lastBytes;
+
+    Interval(long nowNs) {
+        begunNs = nowNs;
+        lastNs = nowNs;
+    }
+
+    /**
+     * An interval that is over.
+     *
+     * @param seconds time since the transfer began
+     * @param lengthSeconds length of the interval
+     * @param bytes bytes that came in it
+     */
+    record Ended(double seconds, double lengthSeconds, long bytes) {
+        double gbitPerS() {
+            return Amounts.gbitPerS(bytes, lengthSeconds);
+        }
+    }
+
+    /** Ends the interval; null where it is not a second old. */
+    @Nullable Ended end(TransferProgress progress, long nowNs) {
+        double length = (nowNs - lastNs) / NS_PER_S;
+        if (length < 1) {
+            return null;
+        }
+        long bytes = Math.max(0, progress.bytesVerified() - lastBytes);
+        lastNs = nowNs;
+        lastBytes = progress.bytesVerified();
+        return new Ended((nowNs - begunNs) / NS_PER_S, length, bytes);
+    }
+}
