@@ -26,14 +26,14 @@ public final class HaulServer implements AutoCloseable {
     public static HaulServer start(Path folder, Path root, String... options) throws IOException {
         String program = System.getProperty("haul.program", "");
         assumeTrue(!program.isEmpty(), "needs the program haul, found: no -Dhaul.program");
-        Path state = Files.createDirectories(folder.resolve("state"));
+        Path state = folder.resolve("state");
         List<String> command = new ArrayList<>(List.of(program, "serve", root.toString()));
         if (!List.of(options).contains("--listen")) {
             command.addAll(List.of("--listen", "127.0.0.1:0"));
         }
         command.addAll(List.of(options));
         ProcessBuilder builder = new ProcessBuilder(command);
-        builder.environment().put("HAUL_STATE_DIR", state.toString());
+        builder.environment().put("HAUL_STATE", state.toString());
         builder.redirectError(folder.resolve("stderr").toFile());
         Process process = builder.start();
         try {
@@ -53,6 +53,18 @@ public final class HaulServer implements AutoCloseable {
 
     public HaulUrl url() {
         return HaulUrl.parse(url);
+    }
+
+    /** Starts the program with other arguments; what it prints goes to a file. */
+    public static Process program(Path output, String... arguments) throws IOException {
+        String program = System.getProperty("haul.program", "");
+        assumeTrue(!program.isEmpty(), "needs the program haul, found: no -Dhaul.program");
+        List<String> command = new ArrayList<>(List.of(program));
+        command.addAll(List.of(arguments));
+        return new ProcessBuilder(command)
+                .redirectErrorStream(true)
+                .redirectOutput(output.toFile())
+                .start();
     }
 
     /** Its URL, with a path below its root. */

@@ -55,7 +55,7 @@ final class HaulProgram implements AutoCloseable {
         List<String> all = new ArrayList<>(List.of(program(), command));
         all.addAll(words);
         ProcessBuilder builder = new ProcessBuilder(all);
-        builder.environment().put("HAUL_STATE_DIR", folder.resolve("state").toString());
+        builder.environment().put("HAUL_STATE", folder.resolve("state").toString());
         builder.redirectError(folder.resolve(command + ".err").toFile());
         return builder.start();
     }

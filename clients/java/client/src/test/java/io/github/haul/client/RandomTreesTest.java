@@ -1,0 +1,151 @@
+package io.github.haul.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+
+import com.google.protobuf.ByteString;
+import io.github.haul.client.internal.source.NameBytes;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.FileTime;
+import java.nio.file.attribute.PosixFilePermissions;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Random;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Trees drawn by a seed, pushed to the real server and pulled back. */
+final class RandomTreesTest {
+    /** How many trees; each seed is its own, and a failure names it. */
+    private static final int TREES = Integer.getInteger("haul.trees", 500);
+
+    private static final int ENTRIES_MAX = 12;
+    private static final String[] MODES = {"rw-r--r--", "rwxr-x---", "r--------", "rw-rw-rw-"};
+
+    @TempDir Path folder;
+
+    /** Draws a tree: nested, with names of any bytes, links of both kinds, holes, odd times. */
+    private static void draw(Path top, Random random) throws IOException {
+        List<Path> directories = new ArrayList<>(List.of(Files.createDirectory(top)));
+        List<Path> files = new ArrayList<>();
+        List<Path> all = new ArrayList<>();
+        for (int left = random.nextInt(ENTRIES_MAX); left > 0; left--) {
+            Path in = directories.get(random.nextInt(directories.size()));
+            Path path = NameBytes.below(in, name(random));
+            if (Files.exists(path, java.nio.file.LinkOption.NOFOLLOW_LINKS)) {
+                continue;
+            }
+            switch (random.nextInt(8)) {
+                case 0 -> directories.add(Files.createDirectory(path));
+                case 1 -> Files.createSymbolicLink(path, Path.of("x/" + random.nextInt(9)));
+                case 2 -> {
+                    if (!files.isEmpty()) {
+                        Files.createLink(path, files.get(random.nextInt(files.size())));
+                    }
+                }
+                default -> files.add(file(path, random));
+            }
+            if (Files.exists(path) && !Files.isSymbolicLink(path)) {
+                all.add(path);
+            }
+        }
+        for (Path path : all) {
+            if (Files.isRegularFile(path)) {
+                String mode = MODES[random.nextInt(MODES.length)];
+                Files.setPosixFilePermissions(path, PosixFilePermissions.fromString(mode));
+            }
+            long seconds = random.nextInt(2_000_000_000);
+            Instant time = Instant.ofEpochSecond(seconds, random.nextInt(1_000_000_000));
+            Files.setLastModifiedTime(path, FileTime.from(time));
+        }
+    }
+
+    private static ByteString name(Random random) {
+        byte[] name = new byte[1 + random.nextInt(random.nextInt(9) == 0 ? 255 : 12)];
+        random.nextBytes(name);
+        for (int at = 0; at < name.length; at++) {
+            boolean isPlain = random.nextInt(3) > 0;
+            name[at] = isPlain || name[at] == 0 || name[at] == '/' ? (byte) 'n' : name[at];
+        }
+        return ByteString.copyFrom(name);
+    }
+
+    private static Path file(Path path, Random random) throws IOException {
+        int size =
+                switch (random.nextInt(6)) {
+                    case 0 -> 0;
+                    case 1 -> 1 + random.nextInt(3_000_000);
+                    default -> random.nextInt(5000);
+                };
+        byte[] bytes = new byte[size];
+        random.nextBytes(bytes);
+        if (random.nextInt(4) == 0) {
+            java.util.Arrays.fill(bytes, size / 4, size / 2, (byte) 0);
+        }
+        return Files.write(path, bytes);
+    }
+
+    @Test
+    void treesComeBackAsTheyWere() throws Exception {
+        Path root = Files.createDirectory(folder.resolve("root"));
+        try (HaulServer server = HaulServer.start(folder, root);
+                HaulClient client = HaulClient.connect(server.url(""))) {
+            for (int seed = 0; seed < TREES; seed++) {
+                TransferOptions options =
+                        TransferOptions.builder()
+                                .protection(
+                                        seed % 2 == 0
+                                                ? TransferOptions.Protection.SAFE
+                                                : TransferOptions.Protection.CLEAR)
+                                .spanBytes(seed % 3 == 0 ? 64 << 10 : 0)
+                                .build();
+                Path tree = folder.resolve("tree" + seed);
+                Path back = Files.createDirectory(folder.resolve("back" + seed));
+                draw(tree, new Random(seed));
+                client.push(List.of(tree), options);
+                Path there = root.resolve("tree" + seed);
+                assertEquals(Trees.describe(tree), Trees.describe(there), "seed " + seed);
+                try (HaulClient puller = HaulClient.connect(server.url("tree" + seed))) {
+                    puller.pull(back, options);
+                }
+                assertEquals(
+                        Trees.describe(tree),
+                        Trees.describe(back.resolve("tree" + seed)),
+                        "seed " + seed);
+            }
+        }
+    }
+
+    /** A file that is nearly all hole costs neither time on the wire nor space at the target. */
+    @Test
+    void aSparseFileOfFiveGigabytesKeepsItsHoles() throws Exception {
+        Path root = Files.createDirectory(folder.resolve("root"));
+        Path file = folder.resolve("sparse");
+        long size = 5_000_000_000L;
+        try (var channel =
+                java.nio.channels.FileChannel.open(
+                        file,
+                        java.nio.file.StandardOpenOption.CREATE_NEW,
+                        java.nio.file.StandardOpenOption.WRITE)) {
+            channel.write(java.nio.ByteBuffer.wrap(new byte[] {1, 2, 3}), 0);
+            channel.write(java.nio.ByteBuffer.wrap(new byte[] {4}), 2_500_000_001L);
+            channel.write(java.nio.ByteBuffer.wrap(new byte[] {5}), size - 1);
+        }
+        try (HaulServer server = HaulServer.start(folder, root);
+                HaulClient client = HaulClient.connect(server.url(""));
+                HaulClient puller = HaulClient.connect(server.url("sparse"))) {
+            client.push(file);
+            Path back = folder.resolve("back");
+            puller.pull(back);
+            for (Path copy : List.of(root.resolve("sparse"), back)) {
+                assertEquals(size, Files.size(copy));
+                assertEquals(-1, Files.mismatch(file, copy));
+                Process du = new ProcessBuilder("du", "-k", copy.toString()).start();
+                String used = new String(du.getInputStream().readAllBytes()).split("\\s")[0];
+                assertEquals(true, Long.parseLong(used) < 20_000, used + " KiB");
+            }
+        }
+    }
+}
