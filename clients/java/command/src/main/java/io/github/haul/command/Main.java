@@ -51,6 +51,7 @@ public final class Main {
     private static CommandLine line(Terminal terminal) {
         return new CommandLine(new Top())
                 .addSubcommand(new PushCommand(terminal))
+                .addSubcommand(new PullCommand(terminal))
                 .setExpandAtFiles(false)
                 .setUsageHelpWidth(100)
                 .setColorScheme(CommandLine.Help.defaultColorScheme(CommandLine.Help.Ansi.OFF));

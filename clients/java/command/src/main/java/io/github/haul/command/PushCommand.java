@@ -28,20 +28,22 @@ import picocli.CommandLine.Parameters;
         customSynopsis = "java -jar haul.jar push [OPTIONS] <SOURCE>... <URL>",
         mixinStandardHelpOptions = true,
         sortOptions = false,
-        exitCodeListHeading = "%nExit status:%n",
-        exitCodeList = {
-            "0:all done and verified",
-            "1:at least one file failed, or the transfer was broken midway: the same command"
-                    + " resumes it",
-            "2:nothing could start: wrong arguments, no connection, no right"
-        },
-        footer = {
-            "",
-            "Environment:",
-            "  HAUL_TOKEN  the token, where the URL has none: so no other user sees it in the"
-                    + " process list"
-        })
+        exitCodeListHeading = PushCommand.STATUS_HEADING,
+        exitCodeList = {PushCommand.STATUS_0, PushCommand.STATUS_1, PushCommand.STATUS_2},
+        footer = {"", PushCommand.ENVIRONMENT, PushCommand.TOKEN})
 final class PushCommand implements Callable<Integer> {
+    static final String STATUS_HEADING = "%nExit status:%n";
+    static final String STATUS_0 = "0:all done and verified";
+    static final String STATUS_1 =
+            "1:at least one file failed, or the transfer was broken midway: the same command"
+                    + " resumes it";
+    static final String STATUS_2 =
+            "2:nothing could start: wrong arguments, no connection, no right";
+    static final String ENVIRONMENT = "Environment:";
+    static final String TOKEN =
+            "  HAUL_TOKEN  the token, where the URL has none: so no other user sees it in the"
+                    + " process list";
+
     @Parameters(
             arity = "1..*",
             paramLabel = "<SOURCE>... <URL>",
@@ -96,10 +98,15 @@ final class PushCommand implements Callable<Integer> {
 
     /** The place of the sources: below a path that ends in a slash, a single one has its name. */
     private static String to(List<String> sources, HaulUrl url) {
-        String place = url.toString().replaceFirst("^haul://\\.\\.\\.@", "haul://");
+        String place = shown(url);
         @Nullable Path name = Path.of(sources.get(0)).getFileName();
         boolean hasName =
                 sources.size() == 1 && name != null && !sources.get(0).matches("(?s).*(/|/?\\.)");
         return hasName && place.endsWith("/") ? place + name : place;
+    }
+
+    /** A URL without its token, nor a sign of it. */
+    static String shown(HaulUrl url) {
+        return url.toString().replaceFirst("^haul://\\.\\.\\.@", "haul://");
     }
 }

@@ -73,6 +73,9 @@ final class TransferRun {
 
     private int show(Throwable cause) {
         if (cause instanceof HaulException.FilesFailed failed) {
+            if (isNothingThere(failed.result())) {
+                return ExitStatus.COULD_NOT_START;
+            }
             screen.report(report(failed.result()));
             return ExitStatus.SOME_FAILED;
         }
@@ -91,6 +94,15 @@ final class TransferRun {
                         String.valueOf(cause),
                         "please report it; the same command goes on"));
         return ExitStatus.SOME_FAILED;
+    }
+
+    /** Whether no source was there, which was said of each. */
+    private static boolean isNothingThere(TransferResult result) {
+        long others = result.filesDone() + result.filesSkipped() + result.filesPlanned();
+        return others == 0
+                && result.failures().stream()
+                        .map(FileResult::problem)
+                        .allMatch(one -> one != null && one.code().equals("NOT_FOUND"));
     }
 
     private Report report(TransferResult result) {

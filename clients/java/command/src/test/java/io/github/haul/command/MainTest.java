@@ -100,7 +100,9 @@ final class MainTest {
         "push a haul://h/100%, %25",
         "push a haul://secret@h/, the token is damaged",
         "push a haul://h/ --token-file nowhere, no such file",
-        "pull haul://h/a, pull",
+        "pull haul://h/a haul://h/b, cannot pull several URLs",
+        "pull haul://h/a null:, cannot pull to null:",
+        "get haul://h/a, get",
         "'', a command is missing"
     })
     void whatMakesNoSenseIsRefusedInWords(String line, String says) {

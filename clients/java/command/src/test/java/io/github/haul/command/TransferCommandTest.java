@@ -24,8 +24,8 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
-/** Pushes by the command, started as a process, to the real server. */
-final class PushCommandTest {
+/** Pushes and pulls by the command, started as a process, to the real server. */
+final class TransferCommandTest {
     @TempDir Path folder;
     private Path root = Path.of("");
     private Path here = Path.of("");
@@ -203,6 +203,29 @@ final class PushCommandTest {
             assertTrue(plan.output().contains("would copy run7/a (10 B)\n"), plan.output());
             assertTrue(plan.output().contains("1 file would be copied, 10 B"), plan.output());
             assertFalse(Files.exists(root.resolve("run7")));
+        }
+    }
+
+    @Test
+    void aPullBringsFilesAndTreesAndSaysWhatIsMissing() throws Exception {
+        byte[] content = file("../root/run7/a", 3_000_001);
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            String[] words = {"pull", server.url("run7/a"), "copy", "--json"};
+            CommandProcess file = CommandProcess.run(here, words);
+            assertEquals(0, file.status(), file.errors());
+            assertArrayEquals(content, Files.readAllBytes(here.resolve("copy")));
+            assertEquals(3_000_001, file.event("report").path("moved_bytes").asLong());
+            assertFalse(file.output().contains(token(server)));
+            CommandProcess named = CommandProcess.run(here, "pull", server.url("run7/a"), "new/");
+            assertEquals(0, named.status(), named.errors());
+            assertArrayEquals(content, Files.readAllBytes(here.resolve("new/a")));
+            CommandProcess tree = CommandProcess.run(here, "pull", server.url("run7"));
+            assertEquals(0, tree.status(), tree.errors());
+            assertArrayEquals(content, Files.readAllBytes(here.resolve("run7/a")));
+            CommandProcess missing = CommandProcess.run(here, "pull", server.url("none"), "b");
+            assertEquals(2, missing.status(), missing.errors());
+            assertFalse(missing.output().contains("->"), missing.output());
+            assertTrue(missing.errors().startsWith("haul: source: none: "), missing.errors());
         }
     }
 
