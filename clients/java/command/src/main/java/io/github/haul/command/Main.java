@@ -52,6 +52,7 @@ public final class Main {
         return new CommandLine(new Top())
                 .addSubcommand(new PushCommand(terminal))
                 .addSubcommand(new PullCommand(terminal))
+                .addSubcommand(new BenchCommand(terminal))
                 .setExpandAtFiles(false)
                 .setUsageHelpWidth(100)
                 .setColorScheme(CommandLine.Help.defaultColorScheme(CommandLine.Help.Ansi.OFF));

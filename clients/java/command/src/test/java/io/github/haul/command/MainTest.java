@@ -9,6 +9,7 @@ import com.fasterxml.jackson.databind.ObjectMapper;
 import io.github.haul.client.Problem;
 import java.io.ByteArrayOutputStream;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import org.junit.jupiter.api.Test;
@@ -112,6 +113,13 @@ final class MainTest {
         assertTrue(refused.errors().startsWith("haul: "), refused.errors());
         assertTrue(refused.errors().contains(says), refused.errors());
         assertFalse(refused.errors().contains("secret") || refused.errors().contains(TOKEN));
+    }
+
+    @Test
+    void theDocumentHasTheHelpAsItIs() throws Exception {
+        String page = Files.readString(Path.of("../../../docs/java.md"));
+        String help = run("push", "--help").output();
+        assertTrue(page.contains(help.replaceAll("(?m)^(?=.)", "    ")), help);
     }
 
     @Test

@@ -1,0 +1,188 @@
+package io.github.haul.command;
+
+import io.github.haul.client.HaulUrl;
+import java.io.IOException;
+import java.io.OutputStream;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.SplittableRandom;
+import java.util.concurrent.Callable;
+import org.jspecify.annotations.Nullable;
+import picocli.CommandLine.Command;
+import picocli.CommandLine.Option;
+import picocli.CommandLine.Parameters;
+
+/** {@code bench}: repeats a study of zero copy from Java, beside a push of haul. */
+@Command(
+        name = "bench",
+        header = "Repeats a study: reading and writing 4 KiB against transferTo, beside a push",
+        description = {
+            "",
+            "Files of the study's sizes are sent from the page cache over loopback to a receiver in"
+                    + " this process that throws away, in both of the study's ways, and pushed to"
+                    + " URL under clear. The ways take turns in each round; the first round of a"
+                    + " size warms up and does not count. The table has medians, with the study's"
+                    + " figures beside them: "
+                    + StudyTable.SOURCE
+                    + ".",
+            "",
+            "A URL that ends in `null:` leaves the server's disk out. A push takes its time from"
+                    + " opening the connection to the last word, that all is verified and durable.",
+            ""
+        },
+        customSynopsis = "java -jar haul.jar bench [OPTIONS] <URL>",
+        mixinStandardHelpOptions = true,
+        sortOptions = false)
+final class BenchCommand implements Callable<Integer> {
+    private static final int BLOCK_BYTES = 1 << 20;
+    private static final int ROUNDS_MAX = 1000;
+
+    @Parameters(paramLabel = "<URL>", description = "haul://[TOKEN@]HOST[:PORT]/null: or a place")
+    private String place = "";
+
+    @Option(
+            names = "--sizes",
+            paramLabel = "<LIST>",
+            split = ",",
+            hideParamSyntax = true,
+            defaultValue = "7M,21M,63M,98M,200M,350M,700M,1G",
+            converter = TransferFlags.SizeName.class,
+            description = "Sizes of the files; without it the study's [default: ${DEFAULT-VALUE}]")
+    private List<Long> sizes = List.of();
+
+    @Option(
+            names = "--rounds",
+            paramLabel = "<N>",
+            defaultValue = "5",
+            description = "Rounds of each size that count [default: ${DEFAULT-VALUE}]")
+    private int rounds;
+
+    @Option(
+            names = "--directory",
+            paramLabel = "<DIR>",
+            description =
+                    "Where the files are made, and removed at the end; without it the host's directory for temporary files")
+    private @Nullable Path directory;
+
+    @Option(
+            names = "--token-file",
+            paramLabel = "<FILE>",
+            description = "Read the token from a file, not from the URL or HAUL_TOKEN")
+    private @Nullable Path tokenFile;
+
+    @Option(names = "--json", description = "Print one JSON object a line: round, bench")
+    private boolean isJson;
+
+    private final Terminal terminal;
+
+    BenchCommand(Terminal terminal) {
+        this.terminal = terminal;
+    }
+
+    @Override
+    public Integer call() throws Failure, InterruptedException {
+        if (rounds < 1 || rounds > ROUNDS_MAX || sizes.stream().anyMatch(size -> size < 1)) {
+            throw Failure.usage("cannot measure", "a size and 1 to 1000 rounds", "fewer", "");
+        }
+        HaulUrl url = Tokens.complete(place, tokenFile, System.getenv());
+        try {
+            Path made =
+                    directory == null
+                            ? Files.createTempDirectory("haul-bench")
+                            : Files.createTempDirectory(directory, "haul-bench");
+            try (ByteSink sink = ByteSink.start()) {
+                measure(made, sink, url);
+            } finally {
+                Files.delete(made);
+            }
+        } catch (IOException error) {
+            throw Failure.usage("the bench came to nothing", "", Sources.why(error), "");
+        }
+        return ExitStatus.ALL_DONE;
+    }
+
+    private void measure(Path made, ByteSink sink, HaulUrl url)
+            throws IOException, InterruptedException {
+        List<Json> results = new ArrayList<>();
+        if (!isJson) {
+            terminal.line("medians of " + Amounts.count(rounds, "round") + ", over loopback");
+            terminal.line(BenchResult.head());
+        }
+        for (long size : sizes) {
+            Path file = made.resolve("haul-bench-" + size);
+            try {
+                write(file, size);
+                BenchResult result = measure(file, size, sink, url);
+                results.add(result.json());
+                if (!isJson) {
+                    terminal.line(result.row());
+                }
+            } finally {
+                Files.deleteIfExists(file);
+            }
+        }
+        if (isJson) {
+            Json bench = Json.event("bench").put("rounds", rounds).put("path", "loopback");
+            bench.put("java", Runtime.version().toString());
+            bench.put("system", System.getProperty("os.name") + " " + systemVersion());
+            bench.put("processors", Runtime.getRuntime().availableProcessors());
+            bench.put("study", StudyTable.SOURCE).put("sizes", results);
+            terminal.line(bench.toString());
+        } else {
+            terminal.line("study: " + StudyTable.SOURCE);
+        }
+    }
+
+    private static String systemVersion() {
+        return System.getProperty("os.version");
+    }
+
+    /** Writes a file of bytes that no disk and no socket can leave out. */
+    private static void write(Path file, long bytes) throws IOException {
+        byte[] block = new byte[BLOCK_BYTES];
+        new SplittableRandom(bytes).nextBytes(block);
+        try (OutputStream output = Files.newOutputStream(file)) {
+            for (long left = bytes; left > 0; left -= BLOCK_BYTES) {
+                output.write(block, 0, (int) Math.min(left, BLOCK_BYTES));
+            }
+        }
+    }
+
+    private BenchResult measure(Path file, long size, ByteSink sink, HaulUrl url)
+            throws IOException, InterruptedException {
+        BenchResult result = new BenchResult(size);
+        BenchWay[] ways = BenchWay.values();
+        for (int round = 0; round <= rounds; round++) {
+            for (int turn = 0; turn < ways.length; turn++) {
+                BenchWay way = ways[(round + turn) % ways.length];
+                BenchWay.Moved moved = way.move(file, sink.address(), url);
+                if (round > 0) {
+                    result.add(way, moved);
+                }
+                if (isJson) {
+                    terminal.line(line(way, size, round, moved).toString());
+                }
+            }
+        }
+        IOException failure = sink.failure();
+        if (failure != null) {
+            throw failure;
+        }
+        return result;
+    }
+
+    private static Json line(BenchWay way, long size, int round, BenchWay.Moved moved) {
+        Json line =
+                Json.event("round")
+                        .put("bytes", size)
+                        .put("way", way.label())
+                        .put("round", round)
+                        .put("counts", round > 0)
+                        .put("ms", moved.ns() / 1e6);
+        moved.calls().ifPresent(count -> line.put("calls", count));
+        moved.switches().ifPresent(count -> line.put("context_switches", count));
+        return line;
+    }
+}
