@@ -3,6 +3,7 @@ package io.github.haul.client;
 import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.session.Transfer;
 import io.github.haul.client.internal.session.Transfers;
+import io.github.haul.client.internal.wire.GmacProvider;
 import java.nio.file.Path;
 import java.util.List;
 import java.util.Set;
@@ -36,7 +37,8 @@ public final class HaulClient implements AutoCloseable {
     }
 
     /**
-     * Makes a client of the server that a URL names. Each transfer opens a session of its own.
+     * Makes a client of the server that a URL names. Each transfer opens a session of its own. The
+     * JDK's code for {@code safe} is compiled meanwhile, on a thread of its own.
      *
      * @param url a URL as {@code haul serve} prints it, with its token
      * @return the client
@@ -59,6 +61,7 @@ public final class HaulClient implements AutoCloseable {
             throw new IllegalArgumentException(
                     "a URL without a token: " + url + "; `haul serve` prints one with it");
         }
+        GmacProvider.warmUp();
         return new HaulClient(url, token);
     }
 

@@ -17,7 +17,8 @@ import java.util.List;
  * @param connections sessions that it took: more than one where the connection was lost
  * @param duration how long it took
  * @param protection {@code clear} or {@code safe}
- * @param digest what verified each piece, as {@code crc32c}, and which provider computed it
+ * @param digest what verified each piece: {@code crc32c}, or {@code aes-gmac} and the provider that
+ *     computed it
  * @param server the server's name and version
  * @param failures the first files that failed, at most {@value #FAILURES_MAX}
  */

@@ -20,6 +20,7 @@ import io.github.haul.client.internal.proto.Opened;
 import io.github.haul.client.internal.proto.Protection;
 import io.github.haul.client.internal.wire.ClientHandshake;
 import io.github.haul.client.internal.wire.DataKeys;
+import io.github.haul.client.internal.wire.GmacProvider;
 import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SessionRefused;
 import java.io.IOException;
@@ -264,7 +265,7 @@ public final class Transfer {
                         connections,
                         Duration.ofNanos(System.nanoTime() - begunNs),
                         options.protection().name().toLowerCase(Locale.ROOT),
-                        isClear ? "crc32c" : "aes-gmac",
+                        isClear ? "crc32c" : "aes-gmac by " + GmacProvider.name(),
                         server,
                         List.copyOf(tally.failures));
         options.listener().onProgress(tally.progress());

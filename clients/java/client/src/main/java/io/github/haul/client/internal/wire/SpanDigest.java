@@ -96,13 +96,8 @@ public abstract sealed class SpanDigest {
 
         Gmac(DataKeys keys) {
             this.keys = keys;
-            try {
-                chunk = Cipher.getInstance("AES/GCM/NoPadding");
-                span = Cipher.getInstance("AES/GCM/NoPadding");
-            } catch (GeneralSecurityException missing) {
-                throw new IllegalStateException(
-                        "every Java platform has AES/GCM/NoPadding", missing);
-            }
+            chunk = GmacProvider.cipher();
+            span = GmacProvider.cipher();
             tags =
                     ByteBuffer.allocate(
                             (int) (Limits.SPAN_BYTES_MAX / CHUNK_BYTES) * Frames.DIGEST_BYTES);
