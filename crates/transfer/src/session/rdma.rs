@@ -31,10 +31,9 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time of silence after which the kernel asks whether the connection is still there.
 const KEEP_AFTER: Duration = Duration::from_secs(30);
-/// Directories of the kernel for RDMA cards and for Slingshot's: without both, no provider of a
-/// card finds one.
-const CARDS: &str = "/sys/class/infiniband";
-const SLINGSHOT: &str = "/sys/class/cxi";
+/// Directories of the kernel for RDMA cards and for Slingshot's, below the root: without both, no
+/// provider of a card finds one.
+const CARDS: [&str; 2] = ["sys/class/infiniband", "sys/class/cxi"];
 /// Most bytes of a contact on the wire.
 const CONTACT_BYTES_MAX: usize = 1024;
 
@@ -65,11 +64,8 @@ impl Offers {
     /// the space for the first file.
     #[must_use]
     pub fn begin(wanted: Rdma, beside: &TcpStream) -> Self {
-        let has_cards = Path::new(CARDS).exists() || Path::new(SLINGSHOT).exists();
-        let provider = match wanted {
-            Rdma::Auto if !has_cards => Provider::Shm,
-            Rdma::Only(provider) if provider.mover() == Mover::Kernel => provider,
-            Rdma::Auto | Rdma::Only(_) => return Self::open(wanted, beside),
+        let Some(provider) = without_a_card(wanted, has_cards(Path::new("/"))) else {
+            return Self::open(wanted, beside);
         };
         // A build without libfabric is told at once.
         match local_address(provider, beside) {
@@ -186,6 +182,20 @@ pub fn accept(names: &[String], beside: &TcpStream) -> Result<Fabric, NoneInComm
         }
     }
     Err(NoneInCommon(refused))
+}
+
+/// Whether the kernel has cards of any kind.
+fn has_cards(root: &Path) -> bool {
+    CARDS.iter().any(|directory| root.join(directory).exists())
+}
+
+/// The one provider that what is wanted comes to and that is there without a card.
+fn without_a_card(wanted: Rdma, has_cards: bool) -> Option<Provider> {
+    match wanted {
+        Rdma::Auto if !has_cards => Some(Provider::Shm),
+        Rdma::Only(provider) if provider.mover() == Mover::Kernel => Some(provider),
+        Rdma::Auto | Rdma::Only(_) => None,
+    }
 }
 
 /// Providers that stand for what is wanted, the preferred one first.
@@ -576,16 +586,49 @@ mod tests {
             assert_eq!((opening.failed(), opening.port().is_empty()), (None, false));
         }
         let auto = Offers::begin(Rdma::Auto, &near);
-        let has_cards = Path::new(CARDS).exists() || Path::new(SLINGSHOT).exists();
-        assert_eq!(auto.find("shm").expect("this host").0.thread.is_some(), !has_cards);
+        let is_alone = !has_cards(Path::new("/"));
+        assert_eq!(auto.find("shm").expect("this host").0.thread.is_some(), is_alone);
         let cards = Offers::begin(Rdma::Only(Provider::Cxi), &near);
-        assert!(Path::new(SLINGSHOT).exists() || cards.refused.len() == 1, "it is told at once");
+        assert!(has_slingshot() || cards.refused.len() == 1, "it is told at once");
+    }
+
+    #[cfg(feature = "fabric")]
+    fn has_slingshot() -> bool {
+        Path::new("/sys/class/cxi").exists()
+    }
+
+    /// Case of a host with a card, whose streams would have gone by shared memory.
+    #[test]
+    fn a_provider_is_offered_before_it_is_open_where_no_card_could_be_preferred() {
+        let root = tempfile::tempdir().unwrap();
+        assert!(!has_cards(root.path()));
+        for kind in ["infiniband", "cxi"] {
+            let directory = root.path().join("sys/class").join(kind);
+            std::fs::create_dir_all(&directory).unwrap();
+            assert!(has_cards(root.path()), "{kind}");
+            std::fs::remove_dir(directory).unwrap();
+        }
+        let auto = [false, true].map(|has_cards| without_a_card(Rdma::Auto, has_cards));
+        assert_eq!(auto, [Some(Provider::Shm), None]);
+        let only = [Provider::Verbs, Provider::Shm, Provider::Tcp];
+        let only = only.map(|provider| without_a_card(Rdma::Only(provider), true));
+        assert_eq!(only, [None, Some(Provider::Shm), Some(Provider::Tcp)]);
+    }
+
+    /// Case of a process that ended while a thread of it was loading the library.
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_provider_that_nobody_waits_for_any_more_has_been_opened_or_not() {
+        let opening = Opening::begin(Provider::Tcp, IpAddr::from([127, 0, 0, 1]));
+        let outcome = opening.0.outcome.clone();
+        drop(opening);
+        assert!(outcome.get().is_some(), "its thread has ended");
     }
 
     #[cfg(feature = "fabric")]
     #[test]
     fn a_provider_that_could_not_be_opened_says_why_whenever_it_is_asked() {
-        if Path::new(SLINGSHOT).exists() {
+        if has_slingshot() {
             return;
         }
         let opening = Opening::begin(Provider::Cxi, IpAddr::from([127, 0, 0, 1]));

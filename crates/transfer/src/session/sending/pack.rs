@@ -323,7 +323,9 @@ mod tests {
         context.shared.opened(FileId(0), first);
         let work = stream.take_work().unwrap();
         assert!(Arc::ptr_eq(&work.span.file, &first_file));
+        let is_open = Arc::downgrade(&first_file);
         drop((work, first_file));
+        assert!(is_open.upgrade().is_none(), "it has one span");
         let work = stream.take_work().unwrap();
         context.shared.opened(FileId(1), late);
         assert!(late_file.upgrade().is_none(), "its stream has opened it");
