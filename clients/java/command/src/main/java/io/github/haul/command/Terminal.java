@@ -39,8 +39,9 @@ final class Terminal {
         output.print(text + "\n");
     }
 
-    /** Prints a line on standard error. */
+    /** Prints a line on standard error, behind what was gathered. */
     void error(String words) {
+        output.flush();
         errors.print("haul: " + words + "\n");
     }
 

@@ -36,7 +36,7 @@ final class BenchCommandTest {
                 "--sizes=4097,7M",
                 "--rounds=2",
                 "--directory=made",
-                server.url("null:")
+                server.url("place/")
             };
             CommandProcess bench = CommandProcess.run(folder, words);
             assertEquals(0, bench.status(), bench.errors());
@@ -62,6 +62,7 @@ final class BenchCommandTest {
             assertEquals(3.467, sizes.path(1).path("study_ratio").asDouble(), 0.001);
             assertTrue(sizes.path(1).path("haul_push_ms").asDouble() > 0);
         }
+        assertEquals(7 << 20, Files.size(root.resolve("place/haul-bench-" + (7 << 20))));
         try (Stream<Path> left = Files.list(made)) {
             assertEquals(List.of(), left.toList());
         }

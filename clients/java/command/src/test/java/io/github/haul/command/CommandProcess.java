@@ -30,6 +30,34 @@ record CommandProcess(int status, String output, String errors) {
     /** Runs a command line with these variables of the environment. */
     static CommandProcess run(Path directory, Map<String, String> environment, String... words)
             throws IOException, InterruptedException {
+        Path output = Files.createTempFile(directory, "stdout", "");
+        Path errors = Files.createTempFile(directory, "stderr", "");
+        ProcessBuilder builder = builder(directory, words);
+        builder.environment().putAll(environment);
+        builder.redirectOutput(output.toFile()).redirectError(errors.toFile());
+        Process process = builder.start();
+        try {
+            if (!process.waitFor(PATIENCE_S, TimeUnit.SECONDS)) {
+                throw new IOException(
+                        "the command does not end: "
+                                + builder.command()
+                                + Files.readString(errors));
+            }
+            return new CommandProcess(
+                    process.exitValue(), Files.readString(output), Files.readString(errors));
+        } finally {
+            process.destroyForcibly();
+            Files.delete(output);
+            Files.delete(errors);
+        }
+    }
+
+    /** Starts a command line; what it prints on standard error goes into a file. */
+    static Process start(Path directory, Path errors, String... words) throws IOException {
+        return builder(directory, words).redirectError(errors.toFile()).start();
+    }
+
+    private static ProcessBuilder builder(Path directory, String... words) {
         Path java = Path.of(System.getProperty("java.home"), "bin", "java");
         List<String> command = new ArrayList<>(List.of(java.toString()));
         String jar = System.getProperty("haul.jar", "");
@@ -40,25 +68,9 @@ record CommandProcess(int status, String output, String errors) {
             command.addAll(List.of("-jar", jar));
         }
         command.addAll(List.of(words));
-        Path output = Files.createTempFile(directory, "stdout", "");
-        Path errors = Files.createTempFile(directory, "stderr", "");
         ProcessBuilder builder = new ProcessBuilder(command).directory(directory.toFile());
         builder.environment().remove("HAUL_TOKEN");
-        builder.environment().putAll(environment);
-        builder.redirectOutput(output.toFile()).redirectError(errors.toFile());
-        Process process = builder.start();
-        try {
-            if (!process.waitFor(PATIENCE_S, TimeUnit.SECONDS)) {
-                throw new IOException(
-                        "the command does not end: " + command + Files.readString(errors));
-            }
-            return new CommandProcess(
-                    process.exitValue(), Files.readString(output), Files.readString(errors));
-        } finally {
-            process.destroyForcibly();
-            Files.delete(output);
-            Files.delete(errors);
-        }
+        return builder;
     }
 
     /** The lines of {@code --json}, each of which is an object. */

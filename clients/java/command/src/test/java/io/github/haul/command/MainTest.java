@@ -3,15 +3,20 @@ package io.github.haul.command;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import io.github.haul.client.Problem;
 import java.io.ByteArrayOutputStream;
+import java.net.InetAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -43,6 +48,27 @@ final class MainTest {
         CommandProcess help = CommandProcess.run(folder, "push", "--help");
         assertEquals(0, help.status(), help.errors());
         assertTrue(help.output().contains("push [OPTIONS] <SOURCE>... <URL>"), help.output());
+    }
+
+    @Test
+    void aSignalEndsATransferWithTheStatusOfABrokenOne() throws Exception {
+        try (ServerSocket silent = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            String url = "haul://" + TOKEN + "@127.0.0.1:" + silent.getLocalPort() + "/";
+            Path errors = folder.resolve("errors");
+            Process push = CommandProcess.start(folder, errors, "push", ".", url);
+            try (Socket connection = silent.accept()) {
+                assumeTrue(push.supportsNormalTermination(), "needs a system with signals");
+                // The transfer has begun once TLS says its first word.
+                assertTrue(connection.getInputStream().read() >= 0);
+                push.destroy();
+                assertTrue(push.waitFor(60, TimeUnit.SECONDS), "the command ends");
+                assertEquals(1, push.exitValue());
+                String words = "haul: interrupted. Run the same command to go on.\n";
+                assertEquals(words, Files.readString(errors));
+            } finally {
+                push.destroyForcibly();
+            }
+        }
     }
 
     @ParameterizedTest
@@ -113,6 +139,18 @@ final class MainTest {
         assertTrue(refused.errors().startsWith("haul: "), refused.errors());
         assertTrue(refused.errors().contains(says), refused.errors());
         assertFalse(refused.errors().contains("secret") || refused.errors().contains(TOKEN));
+    }
+
+    @Test
+    void aTokenAmongTheWordsIsNotRepeatedAndOneOfTwoIsRefused() {
+        String url = "haul://" + TOKEN + "@h/";
+        CommandProcess wrong = run("push", ".", url, "--json", "--streams", url);
+        assertEquals(2, wrong.status());
+        assertTrue(wrong.errors().contains("haul://...@h/"), wrong.errors());
+        assertFalse((wrong.output() + wrong.errors()).contains(TOKEN));
+        CommandProcess two = run("push", ".", url, "--token-file", "nowhere");
+        assertEquals(2, two.status());
+        assertTrue(two.errors().contains("found another in the URL"), two.errors());
     }
 
     @Test
