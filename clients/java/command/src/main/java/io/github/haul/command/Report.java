@@ -14,6 +14,26 @@ import io.github.haul.client.TransferResult;
 record Report(String from, String to, boolean isDryRun, TransferResult result, FileCounts counts) {
     private static final double NS_PER_S = 1e9;
 
+    /**
+     * Whether the counts are of the whole transfer. A session that follows a lost one tells of all
+     * files again, and the listener does not hear where it begins.
+     */
+    boolean isCounted() {
+        return result.connections() <= 1;
+    }
+
+    long doneDirectories() {
+        return isCounted() ? counts.doneDirectories() : 0;
+    }
+
+    long skippedDirectories() {
+        return isCounted() ? counts.skippedDirectories() : 0;
+    }
+
+    long plannedDirectories() {
+        return isCounted() ? counts.plannedDirectories() : 0;
+    }
+
     double seconds() {
         return result.duration().toNanos() / NS_PER_S;
     }
@@ -38,42 +58,45 @@ record Report(String from, String to, boolean isDryRun, TransferResult result, F
     }
 
     long doneFiles() {
-        return Math.max(0, result.filesDone() - counts.doneDirectories());
+        return Math.max(0, result.filesDone() - doneDirectories());
     }
 
     long skippedFiles() {
-        return Math.max(0, result.filesSkipped() - counts.skippedDirectories());
+        return Math.max(0, result.filesSkipped() - skippedDirectories());
     }
 
     long plannedFiles() {
-        return Math.max(0, result.filesPlanned() - counts.plannedDirectories());
+        return Math.max(0, result.filesPlanned() - plannedDirectories());
     }
 
     /** The last line of {@code --json}: what this client does not know of is left out. */
     Json json() {
         Json files = new Json().put("done", doneFiles());
-        if (counts.doneDirectories() > 0) {
-            files.put("done_directories", counts.doneDirectories());
+        if (doneDirectories() > 0) {
+            files.put("done_directories", doneDirectories());
         }
         files.put("skipped", skippedFiles());
-        if (counts.skippedDirectories() > 0) {
-            files.put("skipped_directories", counts.skippedDirectories());
+        if (skippedDirectories() > 0) {
+            files.put("skipped_directories", skippedDirectories());
         }
         files.put("failed", result.filesFailed()).put("removed", 0).put("planned", plannedFiles());
-        if (counts.plannedDirectories() > 0) {
-            files.put("planned_directories", counts.plannedDirectories());
+        if (plannedDirectories() > 0) {
+            files.put("planned_directories", plannedDirectories());
         }
-        return Json.event("report")
-                .put("ok", result.isComplete())
-                .put("from", from)
-                .put("to", to)
-                .put("bytes", bytes())
-                .put("resumed_bytes", resumedBytes())
-                .put("skipped_bytes", result.bytesSkipped())
-                .put("moved_bytes", movedBytes())
-                .put("dry_run", isDryRun)
-                .put("planned_bytes", counts.plannedBytes())
-                .put("sources_removed", 0)
+        Json report =
+                Json.event("report")
+                        .put("ok", result.isComplete())
+                        .put("from", from)
+                        .put("to", to)
+                        .put("bytes", bytes())
+                        .put("resumed_bytes", resumedBytes())
+                        .put("skipped_bytes", result.bytesSkipped())
+                        .put("moved_bytes", movedBytes())
+                        .put("dry_run", isDryRun);
+        if (isCounted()) {
+            report.put("planned_bytes", counts.plannedBytes());
+        }
+        return report.put("sources_removed", 0)
                 .put("seconds", seconds())
                 .put("gbit_per_s", gbitPerS())
                 .put("files", files)

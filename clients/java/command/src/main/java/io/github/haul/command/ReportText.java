@@ -18,11 +18,12 @@ final class ReportText {
         TransferResult result = report.result();
         List<String> lines = new ArrayList<>();
         if (report.isDryRun()) {
+            String planned = Amounts.bytes(report.counts().plannedBytes());
             lines.add(
                     "dry run, nothing was changed: "
                             + Amounts.count(report.plannedFiles(), "file")
-                            + " would be copied, "
-                            + Amounts.bytes(report.counts().plannedBytes()));
+                            + " would be copied"
+                            + (report.isCounted() ? ", " + planned : ""));
         } else {
             lines.add(report.from() + " -> " + report.to());
             lines.add(verdict(report) + ": " + amount(report));
@@ -61,7 +62,7 @@ final class ReportText {
 
     private static String amount(Report report) {
         String files = "";
-        long doneDirectories = report.counts().doneDirectories();
+        long doneDirectories = report.doneDirectories();
         if (report.doneFiles() + doneDirectories > 1) {
             files = counted(report.doneFiles(), doneDirectories) + ", ";
         }
@@ -76,17 +77,16 @@ final class ReportText {
 
     private static void files(Report report, List<String> lines) {
         TransferResult result = report.result();
-        FileCounts counts = report.counts();
         List<String> parts = new ArrayList<>();
         if (report.isDryRun()) {
-            if (counts.plannedDirectories() > 0) {
-                parts.add(counted(0, counts.plannedDirectories()) + " would be made");
+            if (report.plannedDirectories() > 0) {
+                parts.add(counted(0, report.plannedDirectories()) + " would be made");
             }
         } else {
-            parts.add(counted(report.doneFiles(), counts.doneDirectories()) + " done");
+            parts.add(counted(report.doneFiles(), report.doneDirectories()) + " done");
         }
         if (result.filesSkipped() > 0) {
-            String there = counted(report.skippedFiles(), counts.skippedDirectories());
+            String there = counted(report.skippedFiles(), report.skippedDirectories());
             parts.add(there + " there already");
         }
         if (result.filesFailed() > 0) {
