@@ -15,6 +15,7 @@ pub mod lease;
 pub mod loop_size;
 pub mod low_water;
 pub mod mapping;
+pub mod open_file_lock;
 pub mod pacing;
 pub mod page_memory;
 pub mod parent;

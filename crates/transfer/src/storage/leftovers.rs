@@ -2,9 +2,10 @@
 
 use crate::storage::{
     hidden_names::{JOURNAL_SUFFIX, PART_SUFFIX, hidden_name},
+    locked::try_lock,
     root::Root,
 };
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
 use std::os::fd::AsFd;
 
 /// Removes what a run that died between renaming and tidying left.
@@ -21,9 +22,7 @@ pub(super) fn remove_leftover(directory: impl AsFd, name: &[u8]) -> bool {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match openat(&directory, name, flags, Mode::empty()) {
         // Somebody receives to this name just now: theirs.
-        Ok(file) if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() => {
-            return false;
-        }
+        Ok(file) if try_lock(&file).is_err() => return false,
         Ok(_) => {
             let _ = unlinkat(&directory, name, AtFlags::empty());
         }
@@ -35,6 +34,7 @@ pub(super) fn remove_leftover(directory: impl AsFd, name: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::{FlockOperation, flock};
     use std::fs::{self, File};
 
     #[test]

@@ -1,6 +1,8 @@
-//! Files that one session has locked (flock(2)): temporaries, and lists of hidden directories.
+//! Files that one session has locked: temporaries, and lists of hidden directories.
 //!
-//! The lock ends with the process that holds it, however that dies.
+//! Each is locked by flock(2), as every haul before did, and by a POSIX lock of the open file
+//! (`F_OFD_SETLK`, fcntl_locking(2)), which haul for the JVM sees too: Java has no other. Both end
+//! with the process that holds them, however that dies.
 
 use super::waited_for::{Held, SESSIONS_ENDING, Waiting};
 use crate::{error::io_fault, name::Name};
@@ -26,6 +28,25 @@ const LOCK_PATIENCE: Duration = Duration::from_millis(1500);
 const LOCK_PATIENCE_ENDING: Duration = Duration::from_secs(12);
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
+/// Locks a file, which is open for writing, against every other program that locks it, and does not
+/// wait. Where there are no POSIX locks, as on a file system that keeps none, flock(2) is enough
+/// among haul's own processes, and has to do.
+///
+/// # Errors
+/// WOULDBLOCK where another holds it: then the caller closes the file, and lets go of half a lock.
+pub(super) fn try_lock(file: impl AsFd) -> rustix::io::Result<()> {
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    match haul_sys::open_file_lock::try_lock(&file) {
+        Ok(()) => Ok(()),
+        Err(error) => match Errno::from_io_error(&error) {
+            // fcntl_locking(2) leaves it open which of the two it says.
+            Some(Errno::AGAIN | Errno::ACCESS) => Err(Errno::WOULDBLOCK),
+            Some(Errno::INTR) => Err(Errno::INTR),
+            _ => Ok(()),
+        },
+    }
+}
+
 /// Makes the temporary and locks it; `None` when one is there already, or somebody was faster.
 pub(super) fn create_locked(
     directory: &impl AsFd,
@@ -36,7 +57,7 @@ pub(super) fn create_locked(
         Err(Errno::EXIST) => return Ok(None),
         other => other?,
     };
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+    if try_lock(&file).is_err() {
         return Ok(None);
     }
     // Somebody may have locked it before us, and renamed it away.
@@ -71,7 +92,7 @@ pub(super) fn open_locked(directory: &impl AsFd, part: &[u8], name: &[u8]) -> Re
         if opened.st_nlink > 1 {
             return Err(in_the_way(part, name, "a file that has another name too"));
         }
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        match try_lock(&file) {
             Ok(()) => {
                 // The holder before us may have renamed it away meanwhile.
                 let there = statat(directory, part, AtFlags::SYMLINK_NOFOLLOW);
@@ -117,11 +138,14 @@ fn locked(name: &[u8]) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::waited_for::is_waited_for;
+    use crate::storage::{leftovers::remove_leftover, waited_for::is_waited_for};
+    use haul_testkit::skip::skip;
     use rustix::io::{FdFlags, fcntl_getfd};
     use std::{
         fs,
+        io::Read,
         os::unix::fs::{MetadataExt, symlink},
+        process::{Command, Stdio},
     };
 
     #[test]
@@ -142,6 +166,41 @@ mod tests {
         assert_eq!(file.metadata().unwrap().ino(), there.ino());
         symlink("part", place.path().join("link")).unwrap();
         assert!(create_locked(&directory, b"link").unwrap().is_none());
+    }
+
+    /// Case of Java's `FileChannel.tryLock`, which is no flock(2).
+    #[test]
+    fn a_file_that_another_process_has_locked_as_posix_has_it_is_locked() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = File::open(place.path()).unwrap();
+        let path = place.path().join("part");
+        fs::write(&path, b"x").unwrap();
+        let hold = "import fcntl, sys\n\
+                    file = open(sys.argv[1], 'r+b')\n\
+                    fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n\
+                    print('held', flush=True)\n\
+                    sys.stdin.read()";
+        let command = |code: &str| {
+            let mut command = Command::new("python3");
+            command.arg("-c").arg(code).arg(&path);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+            command
+        };
+        let mut holder = match command(hold).spawn() {
+            Ok(holder) => holder,
+            Err(error) => return skip("python3", error.to_string()),
+        };
+        let mut told = [0; 5];
+        holder.stdout.as_mut().unwrap().read_exact(&mut told).unwrap();
+        let fault = open_locked(&directory, b"part", b"name").unwrap_err();
+        assert_eq!(fault.code, FaultCode::Locked);
+        assert!(!remove_leftover(&directory, b"part") && path.exists());
+        assert!(create_locked(&directory, b"part").unwrap().is_none());
+        drop(holder.stdin.take());
+        assert!(holder.wait().unwrap().success());
+        let file = open_locked(&directory, b"part", b"name").unwrap();
+        assert!(!command(hold).status().unwrap().success(), "and it is locked for the other");
+        drop(file);
     }
 
     /// Case of a session that ends with a long sync, and of one whose peer is silent.

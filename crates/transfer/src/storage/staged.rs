@@ -5,8 +5,8 @@
 //! Many of them share a sync, after which the list tells that they are durable. In the end the
 //! directory is renamed, and only then is anything in it under its final path.
 //!
-//! The lock is flock(2) on the list, so it ends with the process that holds it. Who finds the list
-//! of a session that died removes every file that it does not tell of, and goes on from there.
+//! The lock is on the list (`locked.rs`), so it ends with the process that holds it. Who finds the
+//! list of a session that died removes every file that it does not tell of, and goes on from there.
 
 mod list;
 mod merging;

@@ -2,7 +2,7 @@
 //! and renamed only when it is complete, verified and synced.
 //!
 //! `NAME` is received as `.NAME.haul-part` with `.NAME.haul-journal` beside it. The lock is
-//! flock(2) on the temporary, so it ends with the process that holds it, however that dies.
+//! on the temporary (`locked.rs`), so it ends with the process that holds it, however that dies.
 
 use super::{
     aborted::sync_directory,

@@ -4,11 +4,9 @@
 //! many hashes of paths below the directory (16 bytes each, of BLAKE3), and 8 bytes of a BLAKE3
 //! over both. Numbers are little-endian. A batch that a crash cut off is the end.
 
+use super::super::locked::try_lock;
 use rustix::{
-    fs::{
-        AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, fstat, openat,
-        statat,
-    },
+    fs::{AtFlags, FallocateFlags, Mode, OFlags, fallocate, fstat, openat, statat},
     io::Errno,
 };
 use std::{
@@ -144,7 +142,7 @@ pub fn open_free(parent: &OwnedFd, list_name: &[u8]) -> Option<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let flags = flags | OFlags::NONBLOCK;
     let file = openat(parent, list_name, flags, Mode::from_raw_mode(0o600)).ok()?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
+    try_lock(&file).ok()?;
     // Its holder may have removed it before it let go, and another session have made its own.
     let (ours, there) = (fstat(&file).ok()?, statat(parent, list_name, NOFOLLOW).ok()?);
     ((ours.st_ino, ours.st_dev) == (there.st_ino, there.st_dev)).then(|| file.into())

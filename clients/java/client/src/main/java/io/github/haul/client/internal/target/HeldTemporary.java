@@ -18,10 +18,10 @@ import org.jspecify.annotations.Nullable;
 /**
  * A temporary that only this has open, and that is locked against other processes.
  *
- * <p>The lock is that of {@link FileChannel#tryLock()}, on Unix a POSIX lock (fcntl_locking(2)). It
- * ends when the process closes any descriptor of the file, so a temporary is opened once in a
- * process: a table of those that are open is asked before, and two pulls of one process exclude
- * each other by it.
+ * <p>The lock is that of {@link FileChannel#tryLock()}, on Unix a POSIX lock (fcntl_locking(2)),
+ * which the program haul takes beside its own (docs/decisions/0057). It ends when the process
+ * closes any descriptor of the file, so a temporary is opened once in a process: a table of those
+ * that are open is asked before, and two pulls of one process exclude each other by it.
  */
 final class HeldTemporary implements Closeable {
     /** Time for which a lock is waited for: its holder may be a session that is just ending. */

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.haul.client.internal.machine.SpanGrid;
+import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.Growth;
 import java.io.IOException;
@@ -200,6 +201,36 @@ final class BetweenProgramsTest {
             assertEquals(0, program.pull("x", place));
         }
         assertArrayEquals(bytes, Files.readAllBytes(place.resolve("x")));
+    }
+
+    @Test
+    void neitherWritesToWhatTheOtherHasLocked() throws IOException {
+        Files.write(root.resolve("x"), bytes);
+        try (HaulProgram program = HaulProgram.serve(folder, root);
+                Target target = Target.into(place, Offers.options())) {
+            Process pull = program.begin("x", place, "--bwlimit=1M");
+            HaulProgram.killAt(pull, journal("x"), Journal.HEADER_BYTES + 1);
+            pull = program.begin("x", place, "--bwlimit=1M");
+            try {
+                // It holds the lock when it has said what it resumes.
+                HaulProgram.awaitWords(pull, "\"event\":\"resume\"");
+                Prepared.Refused refused =
+                        assertInstanceOf(Prepared.Refused.class, target.prepare(offerOf("x")));
+                assertEquals(FaultCode.LOCKED, refused.fault().getCode());
+                assertTrue(pull.isAlive(), "it went on");
+            } finally {
+                HaulProgram.await(pull.destroyForcibly());
+            }
+            Prepared.Need need = need(target, offerOf("x"));
+            pull = program.begin("x", place);
+            String told = new String(pull.getInputStream().readAllBytes());
+            assertTrue(HaulProgram.await(pull) != 0, told);
+            assertTrue(told.contains("another transfer is writing to it"), told);
+            Offers.finish(target, need, bytes);
+            program.pull("x", place);
+        }
+        assertArrayEquals(bytes, Files.readAllBytes(place.resolve("x")));
+        assertEquals(List.of(), hidden());
     }
 
     /** A tree that the program kept hidden: its files come again, and what it kept is put there. */

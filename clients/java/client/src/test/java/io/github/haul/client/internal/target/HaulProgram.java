@@ -86,9 +86,15 @@ final class HaulProgram implements AutoCloseable {
         return resumed;
     }
 
-    /** What the last pull said of its errors. */
-    String errors() throws IOException {
-        return Files.readString(folder.resolve("pull.err"));
+    /** Waits until a pull has said this in a line. */
+    static void awaitWords(Process pull, String words) throws IOException {
+        BufferedReader output = pull.inputReader();
+        for (String line = output.readLine(); line != null; line = output.readLine()) {
+            if (line.contains(words)) {
+                return;
+            }
+        }
+        throw new AssertionError("it ended without " + words);
     }
 
     /** Waits for the end of a process, which has its bound. */
