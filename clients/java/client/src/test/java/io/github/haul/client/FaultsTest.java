@@ -196,7 +196,8 @@ final class FaultsTest {
                 while (path.dataBytes() < SIZE / 2) {
                     Thread.sleep(5);
                 }
-                // What is verified by then is journaled within about a second.
+                // It cannot come to its end meanwhile, however quick this host is.
+                path.slowMs = 500;
                 Thread.sleep(300);
                 moving.cancel(true);
                 path.slowMs = 0;
@@ -217,7 +218,7 @@ final class FaultsTest {
         try (HaulServer server = HaulServer.start(folder, root);
                 FaultyPath path = new FaultyPath(server.url());
                 HaulClient client = HaulClient.connect(path.through(server.url("file")))) {
-            path.slowMs = 20;
+            path.slowMs = 5;
             String url = path.through(server.url("file"));
             Path events = folder.resolve("events");
             if (isJavaFirst) {
@@ -241,6 +242,8 @@ final class FaultsTest {
                 while (path.dataBytes() < SIZE / 2) {
                     Thread.sleep(5);
                 }
+                // What is verified is journaled within about a second.
+                path.slowMs = 500;
                 Thread.sleep(2500);
                 program.destroyForcibly().waitFor();
                 path.slowMs = 0;

@@ -6,7 +6,7 @@ import java.util.Arrays;
  * A set of hashes at little more than their own eight bytes each: the first bits of a hash choose a
  * sorted list, which grows by an eighth at a time.
  */
-final class NameSet {
+public final class NameSet {
     /** Bits of a hash that choose its list. */
     private static final int LIST_BITS = 10;
 
@@ -19,7 +19,8 @@ final class NameSet {
     private final int[] counts = new int[1 << LIST_BITS];
     private int count;
 
-    NameSet() {
+    /** Makes an empty set. */
+    public NameSet() {
         Arrays.fill(lists, EMPTY);
     }
 
@@ -27,11 +28,22 @@ final class NameSet {
         return count;
     }
 
-    boolean contains(long hash) {
+    /**
+     * Whether a name is in the set.
+     *
+     * @param hash the name's hash, as good as a random number
+     * @return whether it is
+     */
+    public boolean contains(long hash) {
         return place(hash) >= 0;
     }
 
-    void add(long hash) {
+    /**
+     * Adds a name.
+     *
+     * @param hash the name's hash, as good as a random number
+     */
+    public void add(long hash) {
         int place = -place(hash) - 1;
         if (place < 0) {
             return;

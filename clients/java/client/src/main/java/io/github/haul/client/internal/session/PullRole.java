@@ -233,7 +233,7 @@ final class PullRole implements Role {
             open.put(file, new Open(offer, need.storedAs(), isLarge));
             largeFiles += isLarge ? 1 : 0;
             shared.put(file, need.entry());
-            tally.resumedBytes += need.resumedBytes();
+            tally.resumed(need.resumedBytes());
             headway.askedFor(need.spanBytes());
             answer =
                     new OfferAnswer.Needed(
@@ -303,8 +303,9 @@ final class PullRole implements Role {
     }
 
     private void end(FileResult result) {
-        tally.count(result);
-        listener.onFile(result);
+        if (tally.count(result)) {
+            listener.onFile(result);
+        }
     }
 
     /** Lets go of a file that is settled, and says how it came out. */

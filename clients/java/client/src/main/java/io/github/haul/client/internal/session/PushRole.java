@@ -202,8 +202,9 @@ final class PushRole implements Role {
     }
 
     private void end(FileResult result) {
-        tally.count(result);
-        listener.onFile(result);
+        if (tally.count(result)) {
+            listener.onFile(result);
+        }
     }
 
     private void endOffers() {
@@ -235,7 +236,7 @@ final class PushRole implements Role {
         } else if (event instanceof SenderEvent.Resumed found) {
             resumed(found);
         } else if (event instanceof SenderEvent.Lost lost) {
-            tally.resumedBytes -= lost.bytes();
+            tally.resumed(-lost.bytes());
             checks.lost(lost.file());
         } else if (event instanceof SenderEvent.StoredAs stored) {
             storedAs.put(stored.file(), stored.name());
@@ -257,7 +258,7 @@ final class PushRole implements Role {
     private void resumed(SenderEvent.Resumed found) {
         SourceEntry source = shared.source(found.file());
         boolean isOfHoles = source != null && source.offer().getHolesCount() > 0;
-        tally.resumedBytes += found.bytes();
+        tally.resumed(found.bytes());
         resumed.put(found.file(), found.bytes());
         boolean isKnown = found.ctimeSeconds() != 0 || found.ctimeNanos() != 0;
         if (isKnown || !isOfHoles) {

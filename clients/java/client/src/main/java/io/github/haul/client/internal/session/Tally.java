@@ -3,10 +3,18 @@ package io.github.haul.client.internal.session;
 import io.github.haul.client.FileResult;
 import io.github.haul.client.TransferProgress;
 import io.github.haul.client.TransferResult;
+import io.github.haul.client.internal.machine.NameSet;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
 import java.util.ArrayList;
 import java.util.List;
 
-/** The counts of a session. */
+/**
+ * The counts of a transfer. What is offered again after a lost connection, and is in place by then,
+ * counts once, as it came out the first time.
+ */
 final class Tally {
     long foundFiles;
     long foundBytes;
@@ -16,14 +24,65 @@ final class Tally {
     long skippedBytes;
     long failedFiles;
     long plannedFiles;
+
+    /** Bytes that an earlier run had left: those of an earlier session are this run's own. */
     long resumedBytes;
+
+    /** Bytes verified in this session. */
     long verifiedBytes;
+
+    /** Bytes that this session found in place. */
+    private long foundInPlace;
+
     long resentSpans;
     boolean isTotalKnown;
     final List<FileResult> failures = new ArrayList<>();
+    private final NameSet inPlace = new NameSet();
+    private final MessageDigest sha256;
+    private int sessions;
+    private long settledInSession;
 
-    /** Counts a file that has come out. */
-    void count(FileResult file) {
+    Tally() {
+        try {
+            sha256 = MessageDigest.getInstance("SHA-256");
+        } catch (NoSuchAlgorithmException impossible) {
+            throw new IllegalStateException("every JDK has SHA-256", impossible);
+        }
+    }
+
+    /** Begins another session: everything is offered again. */
+    void beginSession() {
+        sessions++;
+        foundFiles = 0;
+        foundBytes = 0;
+        failedFiles = 0;
+        failures.clear();
+        plannedFiles = 0;
+        verifiedBytes = 0;
+        foundInPlace = 0;
+        settledInSession = 0;
+        isTotalKnown = false;
+    }
+
+    /** Counts bytes of a file that need not come. */
+    void resumed(long bytes) {
+        foundInPlace += bytes;
+        resumedBytes += sessions <= 1 ? bytes : 0;
+    }
+
+    /** Counts a file that has come out; false where an earlier session has counted it. */
+    boolean count(FileResult file) {
+        settledInSession++;
+        boolean isInPlace =
+                file.status() == FileResult.Status.DONE
+                        || file.status() == FileResult.Status.SKIPPED;
+        if (isInPlace) {
+            long hash = hash(file);
+            if (inPlace.contains(hash)) {
+                return false;
+            }
+            inPlace.add(hash);
+        }
         switch (file.status()) {
             case DONE -> {
                 doneFiles++;
@@ -41,17 +100,28 @@ final class Tally {
                 }
             }
         }
+        return true;
     }
 
-    /** What has got on, in a number that grows. */
+    private long hash(FileResult file) {
+        sha256.update((byte) (file.isDirectory() ? 1 : 0));
+        byte[] digest = sha256.digest(file.name().getBytes(StandardCharsets.UTF_8));
+        return ByteBuffer.wrap(digest).getLong();
+    }
+
+    /** What has got on in this session, in a number that grows. */
     long headway() {
-        return verifiedBytes + doneFiles + skippedFiles + plannedFiles;
+        return verifiedBytes + settledInSession;
     }
 
     TransferProgress progress() {
         long settled = doneFiles + skippedFiles + failedFiles + plannedFiles;
-        long verified = verifiedBytes + resumedBytes + skippedBytes;
+        long verified = verifiedBytes + foundInPlace + skippedBytes;
         return new TransferProgress(
-                foundFiles, settled, foundBytes, Math.min(verified, foundBytes), isTotalKnown);
+                Math.max(foundFiles, settled),
+                settled,
+                foundBytes,
+                Math.min(verified, foundBytes),
+                isTotalKnown);
     }
 }

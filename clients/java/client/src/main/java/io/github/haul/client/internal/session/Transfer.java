@@ -55,8 +55,7 @@ public final class Transfer {
     private final Work work;
     private final AtomicBoolean isCancelled;
     private final Headway headway;
-    private final Tally earlier = new Tally();
-    private Tally tally = new Tally();
+    private final Tally tally = new Tally();
     private int connections;
     private boolean targetIsName;
     private String server = "";
@@ -161,7 +160,6 @@ public final class Transfer {
             }
             lost = why(end);
             boolean hasGotOn = tally.headway() > 0;
-            earlier.resentSpans += tally.resentSpans;
             pauseMs = hasGotOn ? PAUSE_MIN_MS : pauseMs;
             options.listener().onNotice("the connection to " + server() + " was lost: " + lost);
             if (headway.isOver(System.nanoTime())) {
@@ -188,7 +186,7 @@ public final class Transfer {
 
     private SessionEnd session(OpenSession session) throws HaulException, InterruptedException {
         headway.beginSession();
-        tally = new Tally();
+        tally.beginSession();
         Inbox inbox = new Inbox();
         Role role;
         try {
@@ -261,7 +259,7 @@ public final class Transfer {
                         tally.doneBytes,
                         tally.skippedBytes,
                         tally.resumedBytes,
-                        tally.resentSpans + earlier.resentSpans,
+                        tally.resentSpans,
                         connections,
                         Duration.ofNanos(System.nanoTime() - begunNs),
                         options.protection().name().toLowerCase(Locale.ROOT),
