@@ -53,6 +53,11 @@ final class Inbox {
         return ended.poll();
     }
 
+    /** Whether nothing waits to be handled. */
+    boolean isEmpty() {
+        return messages.isEmpty();
+    }
+
     /** Waits for what is heard next, or for a wake; null when the time is over. */
     @Nullable Inbound take(long patienceMs) throws InterruptedException {
         return messages.poll(patienceMs, TimeUnit.MILLISECONDS);

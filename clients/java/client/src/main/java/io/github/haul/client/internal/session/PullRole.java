@@ -208,7 +208,7 @@ final class PullRole implements Role {
     private void offered(FileOffer offer) {
         tally.foundFiles++;
         tally.foundBytes += offer.getSizeBytes();
-        boolean isLarge = offer.getSizeBytes() > streams.smallestSpan();
+        boolean isLarge = target.isOfSeveralSpans(offer.getSizeBytes());
         if (isLarge && !options.isDryRun()) {
             waiting.add(offer);
             answerWaiting();

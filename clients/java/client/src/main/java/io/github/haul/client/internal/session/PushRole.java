@@ -40,7 +40,7 @@ final class PushRole implements Role {
     private final SendShared shared;
     private final SendStreams streams;
     private final SourceChecks checks;
-    private final SourceWalk walk;
+    private final WalkAhead walk;
     private final HardLinks links = new HardLinks();
     private final Patience patience;
     private final Queue<SourceEntry> toOffer = new ArrayDeque<>();
@@ -66,7 +66,7 @@ final class PushRole implements Role {
             Tally tally)
             throws ProtocolViolation {
         Opened opened = session.granted().opened();
-        this.walk = walk;
+        this.walk = new WalkAhead(walk::next, inbox);
         this.options = options;
         this.listener = options.listener();
         this.headway = headway;
@@ -85,6 +85,7 @@ final class PushRole implements Role {
                         options.stallAfter().toNanos(),
                         listener::onNotice);
         patience = new Patience(options.stallAfter().toNanos());
+        this.walk.start();
     }
 
     private static SpanDigest digestOf(OpenSession session) {
@@ -160,7 +161,10 @@ final class PushRole implements Role {
                 endOffers();
                 return;
             }
-            SourceWalk.Listed listed = walk.next();
+            SourceWalk.Listed listed = walk.poll();
+            if (listed == null && !walk.isOver()) {
+                return;
+            }
             if (listed == null) {
                 isListed = true;
                 tally.isTotalKnown = true;
@@ -366,6 +370,7 @@ final class PushRole implements Role {
 
     @Override
     public void stop() {
+        walk.stop();
         streams.stop();
         checks.stop();
     }

@@ -17,9 +17,6 @@ import org.jspecify.annotations.Nullable;
 final class ReceiveStreams {
     private static final long END_PATIENCE_MS = 2000;
 
-    /** Files that are no larger are of one span, whatever span size is chosen. */
-    private static final long SPAN_BYTES_MIN = 64 << 10;
-
     private final OpenSession session;
     private final ReceiveShared shared;
     private final Inbox inbox;
@@ -49,10 +46,6 @@ final class ReceiveStreams {
         this.headway = headway;
         this.stallAfterNs = stallAfterNs;
         this.notices = notices;
-    }
-
-    long smallestSpan() {
-        return SPAN_BYTES_MIN;
     }
 
     /** Opens the streams that the server granted, once there is something to receive. */

@@ -118,7 +118,8 @@ final class SessionLoop {
     private @Nullable SessionEnd listen() {
         long now = System.nanoTime();
         long silentNs = now - heardAtNs;
-        if (silentNs > LOST_AFTER_NS) {
+        // What was heard and waits is no silence, however long this thread was busy.
+        if (silentNs > LOST_AFTER_NS && inbox.isEmpty()) {
             return new SessionEnd.Lost(
                     "nothing heard for " + TimeUnit.NANOSECONDS.toSeconds(silentNs) + " s");
         }

@@ -142,6 +142,16 @@ public final class Target implements Closeable {
         }
     }
 
+    /**
+     * Whether a file would be of several spans: it is open from its preparation on then.
+     *
+     * @param sizeBytes its size
+     * @return whether it would
+     */
+    public boolean isOfSeveralSpans(long sizeBytes) {
+        return sizeBytes > options.spanBytesFor(sizeBytes);
+    }
+
     /** The name below the root of what is offered. */
     private ByteString nameOf(ByteString offered) {
         ByteString given = newName;
