@@ -99,11 +99,7 @@ final class PullRole implements Role {
         boolean grows =
                 message.hasFileOffer() && message.getFileOffer().getGrowth() != Growth.NOT_GROWING;
         ProtocolViolation.unless(!grows, "a file that grows, though none is followed");
-        shared.with(
-                machine -> {
-                    machine.handle(message);
-                    return true;
-                });
+        shared.run(machine -> machine.handle(message));
         handleEvents();
     }
 
@@ -274,11 +270,7 @@ final class PullRole implements Role {
             }
         }
         try {
-            shared.with(
-                    machine -> {
-                        machine.answer(file, answer);
-                        return true;
-                    });
+            shared.run(machine -> machine.answer(file, answer));
         } catch (ProtocolViolation violation) {
             end =
                     new SessionEnd.Refused(

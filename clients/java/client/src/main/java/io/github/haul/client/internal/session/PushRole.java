@@ -74,26 +74,17 @@ final class PushRole implements Role {
         // Whether there is such a digest is found out here, on the session's own thread.
         SpanDigest.of(session.digest(), session.keys());
         shared = new SendShared(new Sender(opened.getOffersMax(), opened.getOfferBytesMax()));
-        checks = new SourceChecks(shared, inbox, () -> digestOf(session));
+        checks = new SourceChecks(shared, inbox, () -> DataStreams.digestOf(session));
         streams =
                 new SendStreams(
                         session,
                         shared,
                         inbox,
                         headway,
-                        () -> digestOf(session),
                         options.stallAfter().toNanos(),
                         listener::onNotice);
         patience = new Patience(options.stallAfter().toNanos());
         this.walk.start();
-    }
-
-    private static SpanDigest digestOf(OpenSession session) {
-        try {
-            return SpanDigest.of(session.digest(), session.keys());
-        } catch (ProtocolViolation impossible) {
-            throw new IllegalStateException("it was there when the session began", impossible);
-        }
     }
 
     @Override
@@ -103,11 +94,7 @@ final class PushRole implements Role {
         if (message.hasFileAnswer() && message.getFileAnswer().hasNeed()) {
             headway.askedFor(message.getFileAnswer().getNeed().getSpanBytes());
         }
-        shared.<@Nullable Void, ProtocolViolation>with(
-                machine -> {
-                    machine.handle(message);
-                    return null;
-                });
+        shared.run(machine -> machine.handle(message));
     }
 
     @Override
@@ -198,11 +185,7 @@ final class PushRole implements Role {
         String name = Words.name(fault.getPath());
         tally.foundFiles++;
         end(new FileResult(name, FileResult.Status.FAILED, false, 0, null, Words.of(fault)));
-        shared.<@Nullable Void, RuntimeException>with(
-                machine -> {
-                    machine.notice(Notice.newBuilder().setFault(fault).build());
-                    return null;
-                });
+        shared.run(machine -> machine.notice(Notice.newBuilder().setFault(fault).build()));
     }
 
     private void end(FileResult result) {
@@ -214,11 +197,7 @@ final class PushRole implements Role {
     private void endOffers() {
         boolean isEnd = isListed && toOffer.isEmpty() && mayReturn == 0 && !links.keepsSome();
         if (isEnd) {
-            shared.<@Nullable Void, RuntimeException>with(
-                    machine -> {
-                        machine.endOffers(tally.foundFiles, tally.foundBytes);
-                        return null;
-                    });
+            shared.run(machine -> machine.endOffers(tally.foundFiles, tally.foundBytes));
         }
     }
 
@@ -361,11 +340,7 @@ final class PushRole implements Role {
         isFinishing = true;
         streams.end();
         SideReport report = SideReport.newBuilder().setEngine("transferTo").build();
-        shared.<@Nullable Void, RuntimeException>with(
-                machine -> {
-                    machine.finish(report);
-                    return null;
-                });
+        shared.run(machine -> machine.finish(report));
     }
 
     @Override

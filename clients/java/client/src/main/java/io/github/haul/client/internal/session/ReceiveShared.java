@@ -9,52 +9,24 @@ import java.util.HashSet;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.Semaphore;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /** What the session's thread, its streams and its committer have in common, under one lock. */
-final class ReceiveShared {
+final class ReceiveShared extends SharedMachine<Receiver> {
     /** Small files that are written and not in place: each has a descriptor. */
     private static final int SMALL_FILES_MAX = 256;
 
     /** More than threads ever wait for a place. */
     private static final int WAITING_MAX = 1 << 16;
 
-    private final ReentrantLock lock = new ReentrantLock();
-    private final Receiver machine;
     private final Map<Integer, TargetEntry> entries = new HashMap<>();
     private final Semaphore smallFiles = new Semaphore(SMALL_FILES_MAX);
 
     /** Small files that hold one of the places. */
     private final Set<Integer> holding = new HashSet<>();
 
-    /** What is done with the machine while its lock is held. */
-    interface WithMachine<T extends @Nullable Object, E extends Exception> {
-        T apply(Receiver machine) throws E;
-    }
-
     ReceiveShared(Receiver machine) {
-        this.machine = machine;
-    }
-
-    /** Does something with the machine. */
-    <T extends @Nullable Object, E extends Exception> T with(WithMachine<T, E> work) throws E {
-        lock.lock();
-        try {
-            return work.apply(machine);
-        } finally {
-            lock.unlock();
-        }
-    }
-
-    /** Does something with the machine that has no result. */
-    void run(java.util.function.Consumer<Receiver> work) {
-        lock.lock();
-        try {
-            work.accept(machine);
-        } finally {
-            lock.unlock();
-        }
+        super(machine);
     }
 
     void put(int file, TargetEntry entry) {

@@ -11,7 +11,6 @@ import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SpanDigest;
 import java.io.EOFException;
 import java.io.IOException;
-import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import java.security.MessageDigest;
@@ -23,14 +22,10 @@ import org.jspecify.annotations.Nullable;
  * java.nio.channels.FileChannel#transferFrom} would copy a socket's bytes through the heap, 8 KiB
  * at a time.
  */
-final class ReceiveStream implements Runnable {
+final class ReceiveStream extends DataStream {
     private static final int BUFFER_BYTES = 1 << 20;
 
-    private final int stream;
-    private final OpenSession session;
     private final ReceiveShared shared;
-    private final Inbox inbox;
-    private final long delayMs;
     private final SpanDigest digest;
     private final BiConsumer<Integer, TargetFault> failures;
 
@@ -38,37 +33,27 @@ final class ReceiveStream implements Runnable {
     private final ByteBuffer arrived = ByteBuffer.allocateDirect(BUFFER_BYTES).flip();
 
     private @Nullable ByteBuffer packed;
-    private @Nullable SocketChannel channel;
     private long frames;
-    private boolean isClosed;
     private volatile long receivedBytes;
     private volatile boolean isOnStorage;
 
     ReceiveStream(
-            int stream,
+            int number,
             OpenSession session,
             ReceiveShared shared,
             Inbox inbox,
             SpanDigest digest,
             long delayMs,
             BiConsumer<Integer, TargetFault> failures) {
-        this.stream = stream;
-        this.session = session;
+        super(number, session, inbox, delayMs);
         this.shared = shared;
-        this.inbox = inbox;
         this.digest = digest;
-        this.delayMs = delayMs;
         this.failures = failures;
     }
 
-    Thread start() {
-        Thread thread = new Thread(this, "haul stream " + Integer.toUnsignedString(stream));
-        thread.setDaemon(true);
-        thread.start();
-        return thread;
-    }
-
-    long receivedBytes() {
+    /** Bytes that have arrived. */
+    @Override
+    long movedBytes() {
         return receivedBytes;
     }
 
@@ -77,72 +62,27 @@ final class ReceiveStream implements Runnable {
         return isOnStorage;
     }
 
-    /** Ends the connection at once. */
-    synchronized void close() {
-        isClosed = true;
-        if (channel != null) {
-            try {
-                channel.close();
-            } catch (IOException gone) {
-                // It is closed, which is all that was wanted.
-            }
-        }
-    }
-
-    private synchronized SocketChannel keep(SocketChannel opened) throws IOException {
-        channel = opened;
-        if (isClosed) {
-            opened.close();
-            throw new IOException("the session is over");
-        }
-        return opened;
+    @Override
+    void opened() throws ProtocolViolation {
+        shared.run(machine -> machine.streamOpened(number()));
     }
 
     @Override
-    public void run() {
-        String why = "it was closed";
-        try {
-            Thread.sleep(delayMs);
-            try (SocketChannel socket = keep(SocketChannel.open())) {
-                socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
-                socket.connect(session.server());
-                ByteBuffer preface =
-                        ByteBuffer.wrap(session.keys().preface(stream, session.id()).encode());
-                while (preface.hasRemaining()) {
-                    socket.write(preface);
-                }
-                shared.with(
-                        machine -> {
-                            machine.streamOpened(stream);
-                            return true;
-                        });
-                receive(socket);
-            }
-        } catch (InterruptedException over) {
-            why = "the session is over";
-        } catch (Exception error) {
-            why = error.getMessage() == null ? error.toString() : error.getMessage();
-        } finally {
-            inbox.streamEnded(stream, why);
-        }
-    }
-
-    private void receive(SocketChannel socket)
-            throws IOException, ProtocolViolation, InterruptedException {
+    void move(SocketChannel socket) throws IOException, ProtocolViolation, InterruptedException {
         byte[] encoded = new byte[Frames.HEADER_BYTES];
         while (true) {
             need(socket, encoded.length);
             arrived.get(encoded);
             Frames.Header header = Frames.Header.decode(encoded);
             if (header instanceof Frames.Span span) {
-                int permit = shared.with(machine -> machine.spanStarts(stream, span));
+                int permit = shared.with(machine -> machine.spanStarts(number(), span));
                 frames++;
                 receiveSpan(socket, span, permit);
             } else if (header instanceof Frames.Pack pack) {
                 receivePack(socket, pack);
             } else if (header instanceof Frames.End end) {
                 ProtocolViolation.unless(
-                        end.stream() == stream && end.sequence() == frames,
+                        end.stream() == number() && end.sequence() == frames,
                         "the end of another stream, or out of its order");
                 return;
             }
@@ -242,21 +182,17 @@ final class ReceiveStream implements Runnable {
         boolean isUrgent =
                 shared.with(
                         machine -> {
-                            machine.spanEnded(stream, header.file(), span, ended);
+                            machine.spanEnded(number(), header.file(), span, ended);
                             return machine.isUrgent();
                         });
         if (isUrgent) {
-            inbox.wake();
+            wakeSession();
         }
     }
 
     private void receivePack(SocketChannel socket, Frames.Pack pack)
             throws IOException, ProtocolViolation, InterruptedException {
-        shared.with(
-                machine -> {
-                    machine.packStarts(stream, pack);
-                    return true;
-                });
+        shared.run(machine -> machine.packStarts(number(), pack));
         ByteBuffer body = packed;
         if (body == null) {
             body = ByteBuffer.allocateDirect((int) Limits.PACK_BYTES_MAX);
@@ -274,7 +210,7 @@ final class ReceiveStream implements Runnable {
         PackReader reader = new PackReader(pack, body.flip());
         for (PackReader.PackedSpan span = reader.next(); span != null; span = reader.next()) {
             Frames.Span header = span.header();
-            int permit = shared.with(machine -> machine.spanStarts(stream, header));
+            int permit = shared.with(machine -> machine.spanStarts(number(), header));
             frames++;
             if (permit == Receiver.DISCARD) {
                 continue;

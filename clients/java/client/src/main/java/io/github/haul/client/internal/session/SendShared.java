@@ -9,16 +9,13 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.locks.Condition;
-import java.util.concurrent.locks.ReentrantLock;
 import org.jspecify.annotations.Nullable;
 
 /** What the session's thread and its streams have in common, under one lock. */
-final class SendShared {
-    private final ReentrantLock lock = new ReentrantLock();
-    private final Condition spans = lock.newCondition();
+final class SendShared extends SharedMachine<Sender> {
+    private final Condition spans = condition();
     private final Map<Integer, SourceEntry> sources = new HashMap<>();
     private final Map<Integer, List<Sent>> sent = new HashMap<>();
-    private final Sender machine;
     private boolean isStopping;
 
     /** A span that went out, and its trailer: by it a source that was touched is compared again. */
@@ -27,53 +24,38 @@ final class SendShared {
     /** A span to be sent, and the file that it is of. */
     record Work(Sender.Assignment span, SourceEntry source) {}
 
-    /** What is done with the machine while its lock is held. */
-    interface WithMachine<T extends @Nullable Object, E extends Exception> {
-        T apply(Sender machine) throws E;
-    }
-
     SendShared(Sender machine) {
-        this.machine = machine;
-    }
-
-    /** Does something with the machine. */
-    <T extends @Nullable Object, E extends Exception> T with(WithMachine<T, E> work) throws E {
-        lock.lock();
-        try {
-            return work.apply(machine);
-        } finally {
-            lock.unlock();
-        }
+        super(machine);
     }
 
     /** Waits for the next span of a stream; null when it is to send no more. */
     @Nullable Work take(int stream, SendStream asking) throws InterruptedException {
-        lock.lock();
-        try {
-            while (!isStopping && !asking.isClosed()) {
-                Work work = next(stream, Long.MAX_VALUE);
-                if (work != null) {
-                    return work;
-                }
-                spans.await();
-            }
-            return null;
-        } finally {
-            lock.unlock();
-        }
+        return this.<@Nullable Work, InterruptedException>with(
+                machine -> {
+                    while (!isStopping && !asking.isClosed()) {
+                        Work work = next(machine, stream, Long.MAX_VALUE);
+                        if (work != null) {
+                            return work;
+                        }
+                        spans.await();
+                    }
+                    return null;
+                });
     }
 
     /** Takes the next span of a stream, if one waits now. */
     @Nullable Work takeNow(int stream) {
-        return with(machine -> next(stream, Long.MAX_VALUE));
+        return this.<@Nullable Work, RuntimeException>with(
+                machine -> next(machine, stream, Long.MAX_VALUE));
     }
 
     /** Takes the next span, if it is all of a file of at most so many bytes. */
     @Nullable Work takeSmall(int stream, long bytesMax) {
-        return with(machine -> next(stream, bytesMax));
+        return this.<@Nullable Work, RuntimeException>with(
+                machine -> next(machine, stream, bytesMax));
     }
 
-    private @Nullable Work next(int stream, long wholeFileMax) {
+    private @Nullable Work next(Sender machine, int stream, long wholeFileMax) {
         while (true) {
             Sender.Assignment span = machine.nextSpan(stream, wholeFileMax);
             if (span == null) {
@@ -89,23 +71,16 @@ final class SendShared {
 
     /** Wakes streams that wait for spans. */
     void notifyStreams() {
-        lock.lock();
-        try {
-            spans.signalAll();
-        } finally {
-            lock.unlock();
-        }
+        run(machine -> spans.signalAll());
     }
 
     /** Lets the streams end once they have sent what they have begun. */
     void stop() {
-        lock.lock();
-        try {
-            isStopping = true;
-            spans.signalAll();
-        } finally {
-            lock.unlock();
-        }
+        run(
+                machine -> {
+                    isStopping = true;
+                    spans.signalAll();
+                });
     }
 
     boolean isStopping() {
@@ -143,10 +118,6 @@ final class SendShared {
     }
 
     void sourceFailed(int file, Fault fault) {
-        this.<@Nullable Void, RuntimeException>with(
-                machine -> {
-                    machine.sourceFailed(file, fault);
-                    return null;
-                });
+        run(machine -> machine.sourceFailed(file, fault));
     }
 }

@@ -6,9 +6,9 @@ import io.github.haul.client.internal.source.FileFacts;
 import io.github.haul.client.internal.source.SourceEntry;
 import io.github.haul.client.internal.source.SourceFaults;
 import io.github.haul.client.internal.wire.Frames;
+import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SpanDigest;
 import java.io.IOException;
-import java.net.StandardSocketOptions;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.channels.SocketChannel;
@@ -22,7 +22,7 @@ import org.jspecify.annotations.Nullable;
  * just read is what the kernel sends. A writer in between changes one and not the other: the
  * receiver sees a damaged span then, and asks for it again.
  */
-final class SendStream implements Runnable {
+final class SendStream extends DataStream {
     /** Longest file that goes in a pack. */
     private static final long SMALL_FILE_BYTES_MAX = 128 << 10;
 
@@ -34,109 +34,71 @@ final class SendStream implements Runnable {
 
     private static final int EDGE_BYTES = 256;
 
-    private final int stream;
-    private final OpenSession session;
     private final SendShared shared;
-    private final Inbox inbox;
-    private final long delayMs;
     private final SpanDigest digest;
+    private final Watch watch = new Watch();
 
     /** Bytes of frames around payload, which go out with the next that come. */
     private final ByteBuffer edges = ByteBuffer.allocateDirect(EDGE_BYTES);
 
     private final ByteBuffer piece = ByteBuffer.allocateDirect(PIECE_BYTES);
     private @Nullable PackWriter pack;
-    private @Nullable SocketChannel channel;
     private @Nullable FileChannel file;
     private int fileNumber;
     private long sequence;
-    private boolean isClosed;
     private volatile long movedBytes;
 
+    /** What the session's thread knows of a stream: whether anything gets through. */
+    static final class Watch {
+        long received;
+        boolean isOnStorage;
+        long seen = -1;
+        long seenAtNs;
+    }
+
     SendStream(
-            int stream,
+            int number,
             OpenSession session,
             SendShared shared,
             Inbox inbox,
             SpanDigest digest,
             long delayMs) {
-        this.stream = stream;
-        this.session = session;
+        super(number, session, inbox, delayMs);
         this.shared = shared;
-        this.inbox = inbox;
         this.digest = digest;
-        this.delayMs = delayMs;
-    }
-
-    /** Starts the stream's thread. */
-    Thread start() {
-        Thread thread = new Thread(this, "haul stream " + Integer.toUnsignedString(stream));
-        thread.setDaemon(true);
-        thread.start();
-        return thread;
     }
 
     /** Bytes that were handed to the kernel so far. */
+    @Override
     long movedBytes() {
         return movedBytes;
     }
 
-    synchronized boolean isClosed() {
-        return isClosed;
-    }
-
-    /** Ends the connection at once. */
-    synchronized void close() {
-        isClosed = true;
-        if (channel != null) {
-            try {
-                channel.close();
-            } catch (IOException gone) {
-                // It is closed, which is all that was wanted.
-            }
-        }
-    }
-
-    private synchronized SocketChannel keep(SocketChannel opened) throws IOException {
-        channel = opened;
-        if (isClosed) {
-            opened.close();
-            throw new IOException("the session is over");
-        }
-        return opened;
+    /** What the session's thread, and no other, keeps of this stream. */
+    Watch watch() {
+        return watch;
     }
 
     @Override
-    public void run() {
-        String why = "it was closed";
-        try {
-            Thread.sleep(delayMs);
-            try (SocketChannel socket = keep(SocketChannel.open())) {
-                socket.setOption(StandardSocketOptions.TCP_NODELAY, true);
-                socket.connect(session.server());
-                edges.put(session.keys().preface(stream, session.id()).encode());
-                shared.with(
-                        machine -> {
-                            machine.streamOpened(stream);
-                            return true;
-                        });
-                send(socket);
-                edges.put(new Frames.End(sequence, stream).encode());
-                flush(socket);
-                socket.shutdownOutput();
-            }
-        } catch (InterruptedException over) {
-            why = "the session is over";
-        } catch (Exception error) {
-            why = error.getMessage() == null ? error.toString() : error.getMessage();
-        } finally {
-            closeFile();
-            inbox.streamEnded(stream, why);
-        }
+    void opened() throws ProtocolViolation {
+        shared.run(machine -> machine.streamOpened(number()));
+    }
+
+    @Override
+    void release() {
+        closeFile();
+    }
+
+    @Override
+    void move(SocketChannel socket) throws IOException, InterruptedException {
+        send(socket);
+        edges.put(new Frames.End(sequence, number()).encode());
+        flush(socket);
+        socket.shutdownOutput();
     }
 
     private void send(SocketChannel socket) throws IOException, InterruptedException {
-        SendShared.Work work = shared.take(stream, this);
+        SendShared.Work work = shared.take(number(), this);
         while (work != null) {
             SendShared.Work next;
             if (isSmall(work)) {
@@ -146,11 +108,11 @@ final class SendStream implements Runnable {
                 next = null;
             }
             if (next == null && !shared.isStopping()) {
-                next = shared.takeNow(stream);
+                next = shared.takeNow(number());
             }
             if (next == null) {
                 flush(socket);
-                next = shared.take(stream, this);
+                next = shared.take(number(), this);
             }
             work = next;
         }
@@ -162,7 +124,7 @@ final class SendStream implements Runnable {
 
     private Frames.Span header(Sender.Assignment span) {
         return new Frames.Span(
-                span.file(), span.offsetBytes(), span.lenBytes(), sequence++, stream);
+                span.file(), span.offsetBytes(), span.lenBytes(), sequence++, number());
     }
 
     /** Sends a small file and those that wait behind it; returns the first that was too long. */
@@ -177,11 +139,11 @@ final class SendStream implements Runnable {
             packFile(writer, work);
             work =
                     writer.lenBytes() < PACK_FILL_BYTES
-                            ? shared.takeSmall(stream, SMALL_FILE_BYTES_MAX)
+                            ? shared.takeSmall(number(), SMALL_FILE_BYTES_MAX)
                             : null;
         }
         if (writer.spans() > 0) {
-            writeFully(socket, edgesAnd(writer.finish(stream, firstSequence)));
+            writeFully(socket, edgesAnd(writer.finish(number(), firstSequence)));
         }
         return null;
     }
