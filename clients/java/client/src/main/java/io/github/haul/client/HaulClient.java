@@ -1,11 +1,14 @@
 package io.github.haul.client;
 
 import com.google.protobuf.ByteString;
+import io.github.haul.client.internal.session.Listing;
 import io.github.haul.client.internal.session.Transfer;
 import io.github.haul.client.internal.session.Transfers;
 import io.github.haul.client.internal.wire.GmacProvider;
+import io.github.haul.client.internal.wire.NameText;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
@@ -149,6 +152,58 @@ public final class HaulClient implements AutoCloseable {
         AtomicBoolean isCancelled = new AtomicBoolean();
         List<ByteString> paths = List.of(ByteString.copyFrom(url.path()));
         return start(Transfers.pull(url, token, paths, target, options, isCancelled), isCancelled);
+    }
+
+    /**
+     * Lists what is at a path and one level below it, and moves nothing: the right to list is
+     * enough.
+     *
+     * @param path names with {@code /} between them, below the path of the client's URL, as {@link
+     *     RemoteEntry#name} has them; empty for that path itself
+     * @return first what the path itself is, under an empty name, then what it holds, in the
+     *     server's order
+     * @throws HaulException if nothing is there ({@link HaulException.NotFound}), or the server
+     *     cannot be asked
+     * @throws InterruptedException if the calling thread was interrupted
+     */
+    public List<RemoteEntry> list(String path) throws HaulException, InterruptedException {
+        return list(path, 1, TransferOptions.DEFAULT);
+    }
+
+    /**
+     * Tells what is at a path, and moves nothing: the right to list is enough. A link is followed,
+     * as by a pull of that path, as long as it does not lead out of what the token is for.
+     *
+     * @param path names with {@code /} between them, below the path of the client's URL
+     * @return what is there, under an empty name; empty where nothing is
+     * @throws HaulException if the server cannot be asked
+     * @throws InterruptedException if the calling thread was interrupted
+     */
+    public Optional<RemoteEntry> status(String path) throws HaulException, InterruptedException {
+        try {
+            return Optional.of(list(path, 0, TransferOptions.DEFAULT).get(0));
+        } catch (HaulException.NotFound missing) {
+            return Optional.empty();
+        }
+    }
+
+    private List<RemoteEntry> list(String path, int levels, TransferOptions options)
+            throws HaulException, InterruptedException {
+        AtomicBoolean isCancelled = new AtomicBoolean();
+        running.add(isCancelled);
+        try {
+            return new Listing(url, token, below(path), levels, options, isCancelled).run();
+        } finally {
+            running.remove(isCancelled);
+        }
+    }
+
+    /** The bytes of a path below that of the URL. */
+    private ByteString below(String path) {
+        ByteString own = ByteString.copyFrom(url.path());
+        ByteString more = NameText.bytes(path);
+        boolean isJoined = own.isEmpty() || more.isEmpty() || own.byteAt(own.size() - 1) == '/';
+        return own.concat(isJoined ? ByteString.EMPTY : ByteString.copyFromUtf8("/")).concat(more);
     }
 
     private CompletableFuture<TransferResult> start(Transfer transfer, AtomicBoolean isCancelled) {

@@ -73,6 +73,34 @@ public sealed class HaulException extends IOException {
         }
     }
 
+    /** Nothing is at the path that was asked for. */
+    public static final class NotFound extends HaulException {
+        private static final long serialVersionUID = 1;
+
+        /**
+         * Says which path.
+         *
+         * @param problem the server's words
+         */
+        public NotFound(Problem problem) {
+            super(problem);
+        }
+    }
+
+    /** A file at the server is not what it was when it was opened: nothing more is read of it. */
+    public static final class SourceChanged extends HaulException {
+        private static final long serialVersionUID = 1;
+
+        /**
+         * Says which file.
+         *
+         * @param problem the problem
+         */
+        public SourceChanged(Problem problem) {
+            super(problem);
+        }
+    }
+
     /** The connection was lost and did not come back in time; the same call goes on later. */
     public static final class ConnectionLost extends HaulException {
         private static final long serialVersionUID = 1;

@@ -14,10 +14,12 @@ import java.util.concurrent.TimeUnit;
 public final class HaulServer implements AutoCloseable {
     private static final long PATIENCE_S = 10;
 
+    private final Path folder;
     private final Process process;
     private final String url;
 
-    private HaulServer(Process process, String url) {
+    private HaulServer(Path folder, Process process, String url) {
+        this.folder = folder;
         this.process = process;
         this.url = url;
     }
@@ -40,7 +42,7 @@ public final class HaulServer implements AutoCloseable {
             BufferedReader output = process.inputReader();
             for (String line = output.readLine(); line != null; line = output.readLine()) {
                 if (line.strip().startsWith("haul://")) {
-                    return new HaulServer(process, line.strip());
+                    return new HaulServer(folder, process, line.strip());
                 }
             }
             throw new IOException(
@@ -70,6 +72,27 @@ public final class HaulServer implements AutoCloseable {
     /** Its URL, with a path below its root. */
     public String url(String path) {
         return (url.endsWith("/") ? url : url + "/") + path;
+    }
+
+    /** Its URL with a token that has these rights alone, as {@code --list}. */
+    public String urlWith(String... rights) throws IOException {
+        List<String> words = new ArrayList<>(List.of("token", "new", "--host", "127.0.0.1"));
+        words.addAll(List.of("--port", String.valueOf(url().port())));
+        words.addAll(List.of("--state", folder.resolve("state").toString()));
+        words.addAll(List.of(rights));
+        Path output = folder.resolve("token.out");
+        program(output, words.toArray(String[]::new)).onExit().join();
+        return Files.readAllLines(output).stream()
+                .map(String::strip)
+                .filter(line -> line.contains("haul://"))
+                .map(line -> line.substring(line.indexOf("haul://")))
+                .findFirst()
+                .orElseThrow(() -> new IOException("haul token printed no URL"));
+    }
+
+    /** What it said on standard error so far. */
+    public String errors() throws IOException {
+        return Files.readString(folder.resolve("stderr"));
     }
 
     /** The process, to be killed. */

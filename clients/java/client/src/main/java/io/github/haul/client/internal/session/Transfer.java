@@ -13,7 +13,6 @@ import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Digest;
 import io.github.haul.client.internal.proto.Fault;
 import io.github.haul.client.internal.proto.FaultCode;
-import io.github.haul.client.internal.proto.FileOptions;
 import io.github.haul.client.internal.proto.OnConflict;
 import io.github.haul.client.internal.proto.Open;
 import io.github.haul.client.internal.proto.Opened;
@@ -104,7 +103,7 @@ public final class Transfer {
                 .setDigest(isClear ? Digest.CRC32C : Digest.AES_GMAC)
                 .setStreams(options.streams())
                 .setFileOptions(
-                        FileOptions.newBuilder()
+                        open.getFileOptions().toBuilder()
                                 .setOnConflict(onConflict(options))
                                 .setDryRun(options.isDryRun())
                                 .setPreserve(preserve))
@@ -119,6 +118,25 @@ public final class Transfer {
             case FAIL -> OnConflict.FAIL;
             case KEEP_BOTH -> OnConflict.KEEP_BOTH;
         };
+    }
+
+    /** Opens one session of a role that is no transfer; it is tried once. */
+    static OpenSession openOne(
+            HaulUrl url,
+            HaulToken token,
+            Open.Builder open,
+            TransferOptions options,
+            AtomicBoolean isCancelled)
+            throws HaulException {
+        Work none =
+                (session, inbox, headway, tally) -> {
+                    throw new IllegalStateException("it is no transfer");
+                };
+        try {
+            return new Transfer(url, token, open, options, none, isCancelled).connect();
+        } catch (Passing failure) {
+            throw failure.exception;
+        }
     }
 
     /**
