@@ -2,6 +2,8 @@
 module io.github.haul.client {
     requires static transitive org.jspecify;
     requires com.google.protobuf;
+    // O_DIRECT, to read back from a disk.
+    requires jdk.unsupported;
 
     exports io.github.haul.client;
     // protobuf-java looks at the generated messages by reflection.

@@ -24,6 +24,7 @@ public final class TransferOptions {
     private final long spanBytes;
     private final boolean isDryRun;
     private final boolean verifiesTarget;
+    private final boolean rechecks;
     private final boolean keepsMode;
     private final boolean keepsTime;
     private final Duration retryFor;
@@ -57,6 +58,7 @@ public final class TransferOptions {
         spanBytes = builder.spanBytes;
         isDryRun = builder.isDryRun;
         verifiesTarget = builder.verifiesTarget;
+        rechecks = builder.rechecks;
         keepsMode = builder.keepsMode;
         keepsTime = builder.keepsTime;
         retryFor = builder.retryFor;
@@ -129,6 +131,15 @@ public final class TransferOptions {
     }
 
     /**
+     * Whether what an earlier run left is read back before it is believed.
+     *
+     * @return whether it is
+     */
+    public boolean rechecks() {
+        return rechecks;
+    }
+
+    /**
      * Whether files get the permission bits of their sources.
      *
      * @return whether they do
@@ -184,6 +195,7 @@ public final class TransferOptions {
         private long spanBytes;
         private boolean isDryRun;
         private boolean verifiesTarget;
+        private boolean rechecks;
         private boolean keepsMode = true;
         private boolean keepsTime = true;
         private Duration retryFor = RETRY_FOR_DEFAULT;
@@ -264,6 +276,18 @@ public final class TransferOptions {
          */
         public Builder verifyTarget(boolean wanted) {
             verifiesTarget = wanted;
+            return this;
+        }
+
+        /**
+         * Has what an earlier run left at the target read back before it is believed. After a start
+         * of the target's host, and where a temporary was changed, it is read back anyway.
+         *
+         * @param wanted whether it is to be
+         * @return this
+         */
+        public Builder recheck(boolean wanted) {
+            rechecks = wanted;
             return this;
         }
 

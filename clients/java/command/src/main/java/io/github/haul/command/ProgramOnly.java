@@ -17,7 +17,6 @@ final class ProgramOnly {
         OPTIONS.put("--fabric", "send by RDMA");
         OPTIONS.put("--wait", "wait for a server that cannot be reached at first");
         OPTIONS.put("--manifest", "write a manifest");
-        OPTIONS.put("--recheck", "have read back what an earlier run left");
         OPTIONS.put("--report", "tell engines, costs and stages of a transfer");
         OPTIONS.put("--include", "choose files of a tree");
         OPTIONS.put("--exclude", "choose files of a tree");

@@ -104,6 +104,14 @@ final class TransferFlags {
     private String preserve = "";
 
     @Option(
+            names = "--recheck",
+            description =
+                    "Read back what an earlier run left at the target before it is believed; always"
+                            + " so where the target's host was started anew since, or the"
+                            + " temporary was changed")
+    private boolean rechecks;
+
+    @Option(
             names = "--token-file",
             paramLabel = "<FILE>",
             description = "Read the token from a file, not from the URL or HAUL_TOKEN")
@@ -150,6 +158,10 @@ final class TransferFlags {
                     "0s",
                     "write it like --stall-timeout 10s");
         }
+        if (rechecks && isDryRun) {
+            throw Failure.usage(
+                    "cannot take --recheck with --dry-run", "one of the two", "both", "");
+        }
         boolean keepsMode = false;
         boolean keepsTime = false;
         for (String word : preserve.split(",", -1)) {
@@ -181,6 +193,7 @@ final class TransferFlags {
                     .onConflict(onConflict)
                     .dryRun(isDryRun)
                     .verifyTarget(verifiesTarget)
+                    .recheck(rechecks)
                     .preserve(keepsMode, keepsTime)
                     .retryFor(retryFor)
                     .stallAfter(stallAfter)

@@ -1,7 +1,9 @@
 package io.github.haul.client.internal.machine;
 
+import io.github.haul.client.internal.proto.Extent;
 import io.github.haul.client.internal.wire.Limits;
 import io.github.haul.client.internal.wire.ProtocolViolation;
+import java.util.List;
 
 /** Division of a file into spans of one size, the last one shorter. */
 public final class SpanGrid {
@@ -65,6 +67,27 @@ public final class SpanGrid {
      */
     public long lenBytes(int span) {
         return Math.max(0, Math.min(spanBytes, sizeBytes - offsetBytes(span)));
+    }
+
+    /**
+     * Finds the spans that lie within holes: nothing of them has to come.
+     *
+     * @param holes the holes of the file
+     * @return the spans
+     */
+    public SpanSet spansWithin(List<Extent> holes) {
+        SpanSet within = new SpanSet(count());
+        for (Extent hole : holes) {
+            long holeEnd = hole.getOffsetBytes() + hole.getLenBytes();
+            long first = (hole.getOffsetBytes() + spanBytes - 1) / spanBytes;
+            for (long span = first; span < count(); span++) {
+                if (offsetBytes((int) span) + lenBytes((int) span) > holeEnd) {
+                    break;
+                }
+                within.add((int) span);
+            }
+        }
+        return within;
     }
 
     /**

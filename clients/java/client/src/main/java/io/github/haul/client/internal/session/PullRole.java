@@ -7,6 +7,7 @@ import io.github.haul.client.TransferOptions;
 import io.github.haul.client.internal.machine.OfferAnswer;
 import io.github.haul.client.internal.machine.Receiver;
 import io.github.haul.client.internal.machine.ReceiverEvent;
+import io.github.haul.client.internal.machine.SpanSet;
 import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Fault;
 import io.github.haul.client.internal.proto.FaultCode;
@@ -18,6 +19,7 @@ import io.github.haul.client.internal.proto.Plan;
 import io.github.haul.client.internal.proto.Progress;
 import io.github.haul.client.internal.proto.Side;
 import io.github.haul.client.internal.proto.SideReport;
+import io.github.haul.client.internal.target.PartialFile;
 import io.github.haul.client.internal.target.Prepared;
 import io.github.haul.client.internal.target.Target;
 import io.github.haul.client.internal.target.TargetEntry;
@@ -47,6 +49,7 @@ final class PullRole implements Role {
     private final ReceiveShared shared;
     private final ReceiveStreams streams;
     private final Committer committer;
+    private final Rechecks rechecks;
     private final Patience patience;
     private final Map<Integer, Open> open = new HashMap<>();
     private final Queue<FileOffer> waiting = new ArrayDeque<>();
@@ -79,6 +82,7 @@ final class PullRole implements Role {
         listener = options.listener();
         shared = new ReceiveShared(machine);
         committer = new Committer(target, shared, inbox);
+        rechecks = new Rechecks(inbox, this::wasReadBack, this::failed);
         // Whether there is such a digest is found out here, on the session's own thread.
         SpanDigest.of(session.digest(), session.keys());
         streams =
@@ -113,6 +117,7 @@ final class PullRole implements Role {
         handleEvents();
         SessionEnd cut = streams.handleEnded(nowNs, isFinishing);
         takeOutcomes();
+        rechecks.tick();
         streams.takeFailures().forEach((file, fault) -> failed(file, fault));
         answerWaiting();
         handleEvents();
@@ -237,7 +242,10 @@ final class PullRole implements Role {
                             need.durable(),
                             need.storedAs(),
                             new OfferAnswer.Earlier(
-                                    need.ctimeS(), need.ctimeNs(), ByteString.EMPTY, false));
+                                    need.ctimeS(),
+                                    need.ctimeNs(),
+                                    need.digest(),
+                                    need.recheck() != null));
             if (offer.getSizeBytes() > 0) {
                 streams.openAll();
             }
@@ -271,6 +279,9 @@ final class PullRole implements Role {
         }
         try {
             shared.run(machine -> machine.answer(file, answer));
+            if (prepared instanceof Prepared.Need need && need.recheck() != null) {
+                rechecks.begin(file, need.recheck());
+            }
         } catch (ProtocolViolation violation) {
             end =
                     new SessionEnd.Refused(
@@ -331,6 +342,17 @@ final class PullRole implements Role {
         settled(file, fault);
     }
 
+    /** Takes what was read back of an earlier run; what is lost of it comes again. */
+    private void wasReadBack(int file, SpanSet lost) {
+        if (shared.entry(file) instanceof PartialFile partial) {
+            tally.resumed(-lost.bytes(partial.grid()));
+        }
+        shared.run(machine -> machine.readBack(file, lost));
+        if (!lost.isEmpty()) {
+            streams.openAll();
+        }
+    }
+
     private void takeOutcomes() {
         for (Committer.Outcome outcome = committer.poll();
                 outcome != null;
@@ -377,6 +399,7 @@ final class PullRole implements Role {
             return;
         }
         isStopped = true;
+        rechecks.stop();
         shared.stop();
         streams.stop();
         committer.stop();

@@ -239,14 +239,9 @@ final class PushRole implements Role {
     }
 
     private void resumed(SenderEvent.Resumed found) {
-        SourceEntry source = shared.source(found.file());
-        boolean isOfHoles = source != null && source.offer().getHolesCount() > 0;
         tally.resumed(found.bytes());
         resumed.put(found.file(), found.bytes());
-        boolean isKnown = found.ctimeSeconds() != 0 || found.ctimeNanos() != 0;
-        if (isKnown || !isOfHoles) {
-            checks.keepEarlier(found);
-        }
+        checks.keepEarlier(found);
     }
 
     private void noticed(Notice notice) {

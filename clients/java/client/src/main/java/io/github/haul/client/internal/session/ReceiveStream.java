@@ -9,6 +9,7 @@ import io.github.haul.client.internal.wire.Frames;
 import io.github.haul.client.internal.wire.Limits;
 import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SpanDigest;
+import io.github.haul.client.internal.wire.Xxh3;
 import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
@@ -27,6 +28,10 @@ final class ReceiveStream extends DataStream {
 
     private final ReceiveShared shared;
     private final SpanDigest digest;
+
+    /** What a span holds, for the journal of a file of several. */
+    private final Xxh3 content = new Xxh3();
+
     private final BiConsumer<Integer, TargetFault> failures;
 
     /** What has arrived and was not looked at: from its position to its limit. */
@@ -112,7 +117,9 @@ final class ReceiveStream extends DataStream {
     private void receiveSpan(SocketChannel socket, Frames.Span header, int permit)
             throws IOException, InterruptedException {
         PartialFile file = permit == Receiver.DISCARD ? null : shared.file(header.file());
+        boolean isJournaled = file != null && file.isJournaled();
         digest.begin(header);
+        content.begin();
         long left = header.lenBytes();
         while (left > 0) {
             if (!arrived.hasRemaining()) {
@@ -122,6 +129,9 @@ final class ReceiveStream extends DataStream {
             ByteBuffer payload = arrived.slice(arrived.position(), length);
             if (permit != Receiver.DISCARD) {
                 digest.update(payload.duplicate());
+            }
+            if (isJournaled) {
+                content.update(payload.duplicate());
             }
             long offset = header.offsetBytes() + header.lenBytes() - left;
             if (file != null && !write(header.file(), file, payload, offset)) {
@@ -177,7 +187,7 @@ final class ReceiveStream extends DataStream {
         }
         SpanEnd ended = end;
         if (file != null && (ended == SpanEnd.VERIFIED || ended == SpanEnd.CONFIRMED)) {
-            file.verified(span);
+            file.verified(span, file.isJournaled() ? content.end() : new byte[0]);
         }
         boolean isUrgent =
                 shared.with(
@@ -218,6 +228,10 @@ final class ReceiveStream extends DataStream {
             PartialFile file = shared.file(header.file());
             digest.begin(header);
             digest.update(span.payload().duplicate());
+            content.begin();
+            if (file != null && file.isJournaled()) {
+                content.update(span.payload().duplicate());
+            }
             if (file != null && !write(header.file(), file, span.payload(), header.offsetBytes())) {
                 file = null;
             }

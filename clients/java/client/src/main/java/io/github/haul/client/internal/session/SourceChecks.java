@@ -1,24 +1,34 @@
 package io.github.haul.client.internal.session;
 
+import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.machine.SenderEvent;
+import io.github.haul.client.internal.machine.SpanGrid;
+import io.github.haul.client.internal.machine.SpanSet;
 import io.github.haul.client.internal.proto.Fault;
 import io.github.haul.client.internal.proto.FileKind;
+import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.source.FileFacts;
 import io.github.haul.client.internal.source.SourceEntry;
 import io.github.haul.client.internal.source.SourceFaults;
+import io.github.haul.client.internal.wire.DurableDigest;
+import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SpanDigest;
+import io.github.haul.client.internal.wire.Xxh3;
+import java.io.EOFException;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.List;
 import java.util.Map;
 import java.util.Queue;
 import java.util.Set;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.function.Consumer;
 import java.util.function.Supplier;
 import org.jspecify.annotations.Nullable;
 
@@ -26,8 +36,8 @@ import org.jspecify.annotations.Nullable;
  * Looks at sources whose spans are all verified: whether they are still what was offered.
  *
  * <p>A program may write to a file and set its time back, but not the ctime of its inode. So where
- * that differs the source is read again and compared by the digests that went out (SPEC.md, 7.6),
- * on a thread of its own.
+ * that differs the source is read again and compared by the digests that went out, and by that of
+ * what an earlier session left at the receiver (SPEC.md, 7.6), on a thread of its own.
  */
 final class SourceChecks {
     private static final int REREADS_MAX = 3;
@@ -36,17 +46,28 @@ final class SourceChecks {
     private final SendShared shared;
     private final Inbox inbox;
     private final Supplier<SpanDigest> digests;
-    private final Map<Integer, SenderEvent.Resumed> earlier = new HashMap<>();
+    private final Map<Integer, Earlier> earlier = new HashMap<>();
     private final Set<Integer> reading = new HashSet<>();
 
     /** Files that are to be looked at once more, whatever their reading brings. */
     private final Set<Integer> isVoid = new HashSet<>();
+
+    /** What the reading thread reads into. */
+    private final ByteBuffer buffer = ByteBuffer.allocateDirect(READ_BYTES);
 
     private final Queue<Result> results = new ConcurrentLinkedQueue<>();
     private @Nullable ExecutorService reader;
     private volatile boolean isStopped;
 
     private record Result(int file, @Nullable Fault fault) {}
+
+    /** Spans that an earlier session left at the receiver, outside of holes. */
+    private record Earlier(SpanSet spans, SpanGrid grid, SenderEvent.Resumed told) {
+        boolean isOlderThan(FileOffer offer) {
+            return FileFacts.ctimeDiffers(
+                    told.ctimeSeconds(), told.ctimeNanos(), offer.getCtimeS(), offer.getCtimeNs());
+        }
+    }
 
     SourceChecks(SendShared shared, Inbox inbox, Supplier<SpanDigest> digests) {
         this.shared = shared;
@@ -56,7 +77,21 @@ final class SourceChecks {
 
     /** Remembers what an earlier session left of a file. */
     void keepEarlier(SenderEvent.Resumed resumed) {
-        earlier.put(resumed.file(), resumed);
+        SourceEntry source = shared.source(resumed.file());
+        if (source == null) {
+            return;
+        }
+        SpanGrid grid;
+        try {
+            grid = new SpanGrid(source.offer().getSizeBytes(), resumed.spanBytes());
+        } catch (ProtocolViolation impossible) {
+            throw new IllegalStateException("the machine has divided the file so", impossible);
+        }
+        SpanSet spans = resumed.durable().copy();
+        spans.removeAll(grid.spansWithin(source.offer().getHolesList()));
+        if (!spans.isEmpty()) {
+            earlier.put(resumed.file(), new Earlier(spans, grid, resumed));
+        }
     }
 
     /** Notes that some of that is not there any more. */
@@ -87,36 +122,18 @@ final class SourceChecks {
             fault = SourceFaults.of(source.name(), "cannot be looked at again", error);
         }
         if (fault == null && source.offer().getKind() == FileKind.REGULAR) {
-            fault = compareEarlier(source, earlier.get(file), isTouched);
-            if (fault == null && isTouched) {
-                readAgain(file, source);
+            Earlier left = earlier.get(file);
+            boolean isOlder = left != null && left.isOlderThan(source.offer());
+            if (isTouched || isOlder) {
+                readAgain(file, source, left, isTouched);
                 return;
             }
         }
         found(file, fault);
     }
 
-    /** Judges what an earlier session left: this client has no XXH3-128 to compare it by. */
-    private static @Nullable Fault compareEarlier(
-            SourceEntry source, SenderEvent.@Nullable Resumed resumed, boolean isTouched) {
-        if (resumed == null) {
-            return null;
-        }
-        boolean isOlder =
-                FileFacts.ctimeDiffers(
-                        resumed.ctimeSeconds(),
-                        resumed.ctimeNanos(),
-                        source.offer().getCtimeS(),
-                        source.offer().getCtimeNs());
-        return isTouched || isOlder
-                ? SourceFaults.changed(
-                        source.name(),
-                        "its inode has changed since an earlier run sent some of it, which this"
-                                + " client cannot compare; run it again, all of it is sent then")
-                : null;
-    }
-
-    private void readAgain(int file, SourceEntry source) {
+    private void readAgain(
+            int file, SourceEntry source, @Nullable Earlier left, boolean isTouched) {
         ExecutorService executor = reader;
         if (executor == null) {
             executor =
@@ -129,9 +146,10 @@ final class SourceChecks {
             reader = executor;
         }
         reading.add(file);
+        List<SendShared.Sent> sent = isTouched ? shared.sentOf(file) : List.of();
         executor.execute(
                 () -> {
-                    results.add(new Result(file, compareAgain(file, source)));
+                    results.add(new Result(file, compareAgain(source, left, sent)));
                     inbox.wake();
                 });
     }
@@ -162,13 +180,14 @@ final class SourceChecks {
         }
     }
 
-    private @Nullable Fault compareAgain(int file, SourceEntry source) {
+    private @Nullable Fault compareAgain(
+            SourceEntry source, @Nullable Earlier left, List<SendShared.Sent> sent) {
         try {
             for (int time = 0; time < REREADS_MAX; time++) {
                 FileFacts before = source.look();
                 Fault fault = source.compare(before);
                 if (fault == null) {
-                    fault = compareSent(file, source);
+                    fault = compare(source, left, sent);
                 }
                 if (fault != null) {
                     return fault;
@@ -186,34 +205,64 @@ final class SourceChecks {
         }
     }
 
-    private @Nullable Fault compareSent(int file, SourceEntry source) throws IOException {
-        SpanDigest digest = digests.get();
-        ByteBuffer buffer = ByteBuffer.allocateDirect(READ_BYTES);
+    private @Nullable Fault compare(
+            SourceEntry source, @Nullable Earlier left, List<SendShared.Sent> sent)
+            throws IOException {
         try (FileChannel content = source.open()) {
-            for (SendShared.Sent sent : shared.sentOf(file)) {
-                digest.begin(sent.header());
-                long at = sent.header().offsetBytes();
-                long end = at + sent.header().lenBytes();
-                while (at < end) {
-                    if (isStopped) {
-                        throw new IOException("the session is over");
-                    }
-                    buffer.clear().limit((int) Math.min(READ_BYTES, end - at));
-                    int got = content.read(buffer, at);
-                    if (got < 0) {
-                        return SourceFaults.changed(source.name(), "it became shorter");
-                    }
-                    digest.update(buffer.flip());
-                    at += got;
-                }
-                byte[] now = digest.end(sent.trailer().status());
-                if (!Arrays.equals(now, sent.trailer().digest())) {
+            if (left != null && left.told.digest().isEmpty()) {
+                return SourceFaults.changed(
+                        source.name(),
+                        "its inode changed, and nothing tells what an earlier run left");
+            }
+            if (left != null && !digestOf(left, content).equals(left.told.digest())) {
+                return SourceFaults.changed(
+                        source.name(),
+                        "other bytes than an earlier run sent, though the time was set back");
+            }
+            SpanDigest digest = digests.get();
+            for (SendShared.Sent one : sent) {
+                digest.begin(one.header());
+                read(content, one.header().offsetBytes(), one.header().lenBytes(), digest::update);
+                byte[] now = digest.end(one.trailer().status());
+                if (!Arrays.equals(now, one.trailer().digest())) {
                     return SourceFaults.changed(
                             source.name(),
                             "other bytes than were sent, though the time was set back");
                 }
             }
+        } catch (EOFException shorter) {
+            return SourceFaults.changed(source.name(), "it became shorter");
         }
         return null;
+    }
+
+    private ByteString digestOf(Earlier left, FileChannel content) throws IOException {
+        DurableDigest all = new DurableDigest();
+        Xxh3 digest = new Xxh3();
+        SpanSet spans = left.spans;
+        for (int span = spans.firstFrom(0); span >= 0; span = spans.firstFrom(span + 1)) {
+            digest.begin();
+            read(content, left.grid.offsetBytes(span), left.grid.lenBytes(span), digest::update);
+            all.add(span, digest.end());
+        }
+        return all.end();
+    }
+
+    private void read(FileChannel content, long offset, long length, Consumer<ByteBuffer> taker)
+            throws IOException {
+        long at = offset;
+        long end = offset + length;
+        while (at < end) {
+            if (isStopped) {
+                throw new IOException("the session is over");
+            }
+            buffer.clear().limit((int) Math.min(READ_BYTES, end - at));
+            int got = content.read(buffer, at);
+            if (got < 0) {
+                throw new EOFException();
+            }
+            taker.accept(buffer.flip());
+            at += got;
+        }
     }
 }

@@ -39,6 +39,9 @@ public final class Transfer {
     /** The name that this client tells servers. */
     private static final String SOFTWARE = "haul-java 0.1.0";
 
+    /** The capability of a side that can be told of durable spans that are lost after all. */
+    static final int RECHECK = 2;
+
     private static final Duration PATIENCE = Duration.ofSeconds(10);
     private static final int ID_BYTES = 16;
     private static final long PAUSE_MIN_MS = 100;
@@ -106,6 +109,7 @@ public final class Transfer {
                         open.getFileOptions().toBuilder()
                                 .setOnConflict(onConflict(options))
                                 .setDryRun(options.isDryRun())
+                                .setRecheck(options.rechecks())
                                 .setPreserve(preserve))
                 .build();
     }
@@ -395,7 +399,8 @@ public final class Transfer {
 
     private OpenSession shakeHands(ControlConnection control)
             throws IOException, ProtocolViolation, SessionRefused {
-        ClientHandshake handshake = new ClientHandshake(List.of(2, ClientHandshake.TOLD_KEYS));
+        ClientHandshake handshake =
+                new ClientHandshake(List.of(RECHECK, ClientHandshake.TOLD_KEYS));
         long smaller = headway.smallerSpanBytes();
         Open asked =
                 open.toBuilder()

@@ -135,7 +135,8 @@ public final class Transfers {
                 new TargetOptions(
                         Transfer.onConflict(options),
                         options.isDryRun(),
-                        false,
+                        options.rechecks(),
+                        session.granted().capabilities().contains(Transfer.RECHECK),
                         smaller > 0 ? smaller : options.spanBytes(),
                         session.digest());
         try {

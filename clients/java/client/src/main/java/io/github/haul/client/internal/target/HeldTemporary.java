@@ -39,6 +39,7 @@ final class HeldTemporary implements Closeable {
     private final FileChannel channel;
     private final FileLook look;
     private FileLock lock;
+    private @Nullable DiskReader reader;
 
     private HeldTemporary(Key key, Path part, FileChannel channel, FileLook look, FileLock lock) {
         this.key = key;
@@ -227,11 +228,30 @@ final class HeldTemporary implements Closeable {
         return part;
     }
 
+    /**
+     * Opens it once more, to read it back from its disk. What is opened is closed with it: to close
+     * it before would end the lock.
+     */
+    synchronized DiskReader reader(OpenDirectory directory) throws IOException {
+        DiskReader open = reader;
+        if (open == null) {
+            open = DiskReader.open(directory.path().resolve(part), channel);
+            reader = open;
+            if (look.key() != null && !directory.look(part).isSameFile(look)) {
+                throw new NoSuchFileException(part.toString());
+            }
+        }
+        return open;
+    }
+
     /** Lets go of it. The temporary stays, if it was not renamed or removed before. */
     @Override
-    public void close() throws IOException {
-        try {
-            channel.close();
+    public synchronized void close() throws IOException {
+        DiskReader open = reader;
+        try (channel) {
+            if (open != null) {
+                open.close();
+            }
         } finally {
             OPEN.remove(key);
         }

@@ -5,6 +5,7 @@ import io.github.haul.client.internal.machine.SpanSet;
 import io.github.haul.client.internal.proto.SpanRange;
 import io.github.haul.client.internal.wire.ProtocolViolation;
 import java.io.BufferedInputStream;
+import java.io.ByteArrayOutputStream;
 import java.io.Closeable;
 import java.io.IOException;
 import java.io.InputStream;
@@ -27,8 +28,9 @@ import org.jspecify.annotations.Nullable;
  * the header's random number, so that a torn tail, a damaged, an older or a foreign journal is
  * never believed.
  *
- * <p>Digests and BLAKE3 values that records of the program haul hold are kept as they are, for it
- * to go on with; this writes none, and cannot compare any.
+ * <p>A record holds the digest of each span, so that a later run can read it back and compare.
+ * BLAKE3 values that records of the program haul hold are kept as they are, for it to go on with;
+ * this writes none.
  */
 final class Journal implements Closeable {
     static final int HEADER_BYTES = 128;
@@ -67,6 +69,7 @@ final class Journal implements Closeable {
      * @param hasSourceDevice whether it names the source's device of the identity that was asked
      *     for
      * @param hasTargetDevice whether it names the temporary's
+     * @param digests digests of the durable spans, as far as they were journaled
      * @param wholeBytes bytes of it that are whole
      */
     record Told(
@@ -76,14 +79,29 @@ final class Journal implements Closeable {
             boolean hasSourceDevice,
             boolean hasTargetDevice,
             SpanSet durable,
+            SpanDigests digests,
             long wholeBytes) {}
 
     private final FileChannel file;
+    private final JournalIdentity identity;
+    private final long spanBytes;
     private final int number;
+    private Circumstances circumstances;
 
-    private Journal(FileChannel file, int number) {
+    /** Whether the journal names other numbers of devices than the identity. */
+    private boolean isRenumbered;
+
+    private Journal(
+            FileChannel file,
+            JournalIdentity identity,
+            long spanBytes,
+            int number,
+            Circumstances circumstances) {
         this.file = file;
+        this.identity = identity;
+        this.spanBytes = spanBytes;
         this.number = number;
+        this.circumstances = circumstances;
     }
 
     /** Begins an empty journal in a file, which it takes over, and makes it durable. */
@@ -95,15 +113,19 @@ final class Journal implements Closeable {
         file.position(0);
         writeAll(file, header(identity, spanBytes, number, circumstances));
         file.force(false);
-        return new Journal(file, number);
+        return new Journal(file, identity, spanBytes, number, circumstances);
     }
 
     /** Takes up a journal that {@link #read} has read. */
-    static Journal resume(FileChannel file, Told told) throws IOException {
+    static Journal resume(FileChannel file, JournalIdentity identity, Told told)
+            throws IOException {
         // What comes behind a torn record would otherwise hide the records that follow it.
         file.truncate(told.wholeBytes);
         file.position(told.wholeBytes);
-        return new Journal(file, told.number);
+        Journal journal =
+                new Journal(file, identity, told.grid.spanBytes(), told.number, told.circumstances);
+        journal.isRenumbered = !(told.hasSourceDevice && told.hasTargetDevice);
+        return journal;
     }
 
     /** Reads a journal; null when it is not one of this very transfer. */
@@ -133,13 +155,15 @@ final class Journal implements Closeable {
             return null;
         }
         SpanSet durable = new SpanSet(grid.count());
+        SpanDigests digests = new SpanDigests(grid.count());
         long whole = HEADER_BYTES;
         while (true) {
             JournalRecord record = JournalRecord.read(journal, number, grid.count());
             if (record == null) {
                 boolean hasSource = source == identity.sourceDevice();
                 boolean hasTarget = target == identity.targetDevice();
-                return new Told(number, grid, circumstances, hasSource, hasTarget, durable, whole);
+                return new Told(
+                        number, grid, circumstances, hasSource, hasTarget, durable, digests, whole);
             }
             long end = Integer.toUnsignedLong(record.first()) + record.count();
             if (end > grid.count()) {
@@ -152,25 +176,54 @@ final class Journal implements Closeable {
                     durable.add(span);
                 }
             }
+            digests.take(record);
             whole += record.bytes();
         }
     }
 
     /** Records that these spans are durable. The caller has forced the data out before. */
-    void record(List<SpanRange> spans) throws IOException {
-        ByteBuffer bytes = ByteBuffer.allocate(spans.size() * JournalRecord.HEAD_BYTES);
-        spans.forEach(range -> JournalRecord.encode(bytes, range, false, number));
-        writeAll(file, bytes.flip());
+    void record(List<SpanRange> spans, SpanDigests digests) throws IOException {
+        append(spans, false, digests);
+    }
+
+    /** Takes back what was said of these spans: they are not what came. */
+    void lose(List<SpanRange> spans) throws IOException {
+        append(spans, true, null);
+    }
+
+    private void append(List<SpanRange> spans, boolean areLost, @Nullable SpanDigests digests)
+            throws IOException {
+        ByteArrayOutputStream bytes = new ByteArrayOutputStream();
+        for (SpanRange range : spans) {
+            byte[] known = digests == null ? new byte[0] : digests.of(range);
+            bytes.writeBytes(JournalRecord.encode(range, areLost, known, number));
+        }
+        writeAll(file, ByteBuffer.wrap(bytes.toByteArray()));
         file.force(false);
+    }
+
+    /** Records that the durable spans are known to be right in this start of the host. */
+    void confirm(byte[] boot) throws IOException {
+        if (circumstances.isOfBoot(boot) && !isRenumbered) {
+            return;
+        }
+        circumstances = new Circumstances(circumstances.ctimeS, circumstances.ctimeNs, boot);
+        // All of it lies in one sector of a disk; a torn one is not believed.
+        ByteBuffer header = header(identity, spanBytes, number, circumstances);
+        while (header.hasRemaining()) {
+            file.write(header, header.position());
+        }
+        file.force(false);
+        isRenumbered = false;
     }
 
     /**
      * Cuts the journal to smaller spans, which are whole parts of those before; what was durable
-     * stays so.
+     * stays so. The digests of the larger spans are of no use to the smaller ones.
      *
      * @return what is durable then
      */
-    Cut cutSmaller(JournalIdentity identity, Told told, SpanGrid smaller) throws IOException {
+    Cut cutSmaller(Told told, SpanGrid smaller) throws IOException {
         int parts = (int) (told.grid.spanBytes() / smaller.spanBytes());
         List<SpanRange> ranges = new ArrayList<>();
         SpanSet durable = new SpanSet(smaller.count());
@@ -186,13 +239,14 @@ final class Journal implements Closeable {
                 durable.add((int) span);
             }
         }
+        SpanDigests unknown = new SpanDigests(smaller.count());
         Journal cut = begin(file, identity, smaller.spanBytes(), told.circumstances);
-        cut.record(ranges);
-        return new Cut(cut, durable);
+        cut.record(ranges, unknown);
+        return new Cut(cut, durable, unknown);
     }
 
-    /** A journal of smaller spans, and those of them that are durable. */
-    record Cut(Journal journal, SpanSet durable) {}
+    /** A journal of smaller spans, and those of them that are durable, without digests. */
+    record Cut(Journal journal, SpanSet durable, SpanDigests digests) {}
 
     private static ByteBuffer header(
             JournalIdentity identity, long spanBytes, int number, Circumstances circumstances) {

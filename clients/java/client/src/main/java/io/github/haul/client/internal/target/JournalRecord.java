@@ -10,15 +10,16 @@ import java.util.zip.CRC32C;
 import org.jspecify.annotations.Nullable;
 
 /**
- * A record of a journal: a run of spans, which became durable or are lost, with what the program
- * haul may have written of each behind it.
+ * A record of a journal: a run of spans, which became durable or are lost, with the digest of each
+ * behind it. BLAKE3 values that the program haul may have written there too are passed over.
  *
  * @param first the run's first span
  * @param count how many spans it has
  * @param isLost whether they are not durable after all
+ * @param digests the spans' digests one after the other; empty where there are none
  * @param bytes bytes of the whole record
  */
-record JournalRecord(int first, int count, boolean isLost, long bytes) {
+record JournalRecord(int first, int count, boolean isLost, byte[] digests, long bytes) {
     static final int HEAD_BYTES = 16;
 
     /** Bytes of a record's head that its sum covers. */
@@ -31,16 +32,16 @@ record JournalRecord(int first, int count, boolean isLost, long bytes) {
     private static final int LOST = 1 << 29;
     private static final int COUNT = LOST - 1;
 
-    /** Appends a record without digests: XXH3-128 and BLAKE3 are none of the JDK's. */
-    static void encode(ByteBuffer into, SpanRange range, boolean isLost, int number) {
-        ByteBuffer head = ByteBuffer.allocate(HEAD_BYTES).order(ByteOrder.LITTLE_ENDIAN);
-        head.putInt(range.getFirst());
-        head.putInt(range.getCount() | (isLost ? LOST : 0));
-        head.putInt(number);
+    /** Makes a record of a run of spans, with their digests, or with none. */
+    static byte[] encode(SpanRange range, boolean isLost, byte[] digests, int number) {
+        ByteBuffer record =
+                ByteBuffer.allocate(HEAD_BYTES + digests.length).order(ByteOrder.LITTLE_ENDIAN);
+        int flags = (isLost ? LOST : 0) | (digests.length > 0 ? WITH_DIGESTS : 0);
+        record.putInt(range.getFirst()).putInt(range.getCount() | flags).putInt(number);
         CRC32C sum = new CRC32C();
-        sum.update(head.array(), 0, COVERED_BYTES);
-        head.putInt((int) sum.getValue());
-        into.put(head.flip());
+        sum.update(record.array(), 0, COVERED_BYTES);
+        sum.update(digests);
+        return record.putInt((int) sum.getValue()).put(digests).array();
     }
 
     /** Reads the next record; null behind the last one that is whole. */
@@ -54,24 +55,24 @@ record JournalRecord(int first, int count, boolean isLost, long bytes) {
         int first = said.getInt();
         int word = said.getInt();
         int count = word & COUNT;
-        long content =
-                ((word & WITH_DIGESTS) == 0 ? 0 : (long) count * DIGEST_BYTES)
-                        + ((word & WITH_VALUES) == 0 ? 0 : (long) count * VALUE_BYTES);
+        long digestBytes = (word & WITH_DIGESTS) == 0 ? 0 : (long) count * DIGEST_BYTES;
+        long valueBytes = (word & WITH_VALUES) == 0 ? 0 : (long) count * VALUE_BYTES;
         boolean hasFlags = (word & (WITH_DIGESTS | WITH_VALUES)) != 0;
         if (hasFlags && (count == 0 || count > fileSpans) || said.getInt() != number) {
             return null;
         }
+        byte[] digests = journal.readNBytes((int) digestBytes);
         CRC32C sum = new CRC32C();
         sum.update(head, 0, COVERED_BYTES);
+        sum.update(digests);
         try {
-            cover(journal, content, sum);
+            cover(journal, digestBytes - digests.length + valueBytes, sum);
         } catch (EOFException torn) {
             return null;
         }
+        long bytes = HEAD_BYTES + digestBytes + valueBytes;
         boolean isWhole = said.getInt() == (int) sum.getValue();
-        return isWhole
-                ? new JournalRecord(first, count, (word & LOST) != 0, HEAD_BYTES + content)
-                : null;
+        return isWhole ? new JournalRecord(first, count, (word & LOST) != 0, digests, bytes) : null;
     }
 
     private static void cover(InputStream journal, long bytes, CRC32C sum) throws IOException {

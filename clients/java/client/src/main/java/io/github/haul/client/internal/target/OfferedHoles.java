@@ -54,18 +54,7 @@ final class OfferedHoles {
 
     /** Spans that lie within a hole: nothing of them has to come. */
     SpanSet spansWithin(SpanGrid grid) {
-        SpanSet within = new SpanSet(grid.count());
-        for (Extent hole : holes) {
-            long first = (hole.getOffsetBytes() + grid.spanBytes() - 1) / grid.spanBytes();
-            for (long span = first; span < grid.count(); span++) {
-                long spanEnd = grid.offsetBytes((int) span) + grid.lenBytes((int) span);
-                if (spanEnd > end(hole)) {
-                    break;
-                }
-                within.add((int) span);
-            }
-        }
-        return within;
+        return grid.spansWithin(holes);
     }
 
     /**

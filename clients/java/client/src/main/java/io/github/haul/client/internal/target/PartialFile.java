@@ -7,12 +7,16 @@ import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.SpanRange;
 import io.github.haul.client.internal.wire.ProtocolViolation;
+import io.github.haul.client.internal.wire.Xxh3;
 import java.io.IOException;
+import java.io.InterruptedIOException;
 import java.nio.ByteBuffer;
+import java.nio.channels.ClosedChannelException;
 import java.nio.channels.FileChannel;
 import java.nio.file.Path;
 import java.time.Instant;
 import java.util.List;
+import java.util.function.BooleanSupplier;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -43,6 +47,9 @@ public final class PartialFile implements TargetEntry {
     /** Spans that are verified and not journaled. */
     private final SpanSet pending;
 
+    /** What is known of the spans' bytes. */
+    private final SpanDigests digests;
+
     private SpanGrid grid;
     private volatile @Nullable HeldTemporary held;
     private @Nullable Journal journal;
@@ -54,24 +61,26 @@ public final class PartialFile implements TargetEntry {
     private boolean isSealed;
     private @Nullable FileLook published;
 
-    private PartialFile(TargetRoot root, FileOffer offer, ByteString name, SpanGrid grid) {
+    private PartialFile(
+            TargetRoot root, FileOffer offer, ByteString name, SpanGrid grid, SpanDigests digests) {
         this.root = root;
         this.offer = offer;
         this.name = name;
         this.grid = grid;
         holes = new OfferedHoles(offer);
         pending = new SpanSet(grid.count());
+        this.digests = digests;
     }
 
-    private PartialFile(PartialFile other, SpanGrid grid) {
-        this(other.root, other.offer, other.name, grid);
+    private PartialFile(PartialFile other, SpanGrid grid, SpanDigests digests) {
+        this(other.root, other.offer, other.name, grid, digests);
         held = other.held;
         journal = other.journal;
     }
 
     /** A file of at most one span. */
     static PartialFile whole(TargetRoot root, FileOffer offer, ByteString name, SpanGrid grid) {
-        return new PartialFile(root, offer, name, grid);
+        return new PartialFile(root, offer, name, grid, new SpanDigests(grid.count()));
     }
 
     /**
@@ -81,8 +90,17 @@ public final class PartialFile implements TargetEntry {
      * @param resumedBytes bytes of an earlier run among them
      * @param ctimeS ctime of the source when the first of them came, with its nanoseconds; zeros:
      *     not known
+     * @param digest what the durable spans hold; empty where it is not known
+     * @param recheck what is to be read back of them; null where they are believed
      */
-    record Opened(PartialFile file, SpanSet durable, long resumedBytes, long ctimeS, int ctimeNs) {}
+    record Opened(
+            PartialFile file,
+            SpanSet durable,
+            long resumedBytes,
+            long ctimeS,
+            int ctimeNs,
+            ByteString digest,
+            @Nullable Recheck recheck) {}
 
     /**
      * Opens and locks the temporary of a file of several spans, and takes up what an earlier run
@@ -91,7 +109,7 @@ public final class PartialFile implements TargetEntry {
     static Opened open(
             TargetRoot root, FileOffer offer, ByteString name, SpanGrid grid, TargetOptions options)
             throws TargetFault {
-        PartialFile file = new PartialFile(root, offer, name, grid);
+        PartialFile file = new PartialFile(root, offer, name, grid, new SpanDigests(grid.count()));
         try (TargetRoot.Place place = root.parentOf(name)) {
             OpenDirectory directory = place.directory();
             HeldTemporary held = HeldTemporary.open(directory, name);
@@ -122,73 +140,83 @@ public final class PartialFile implements TargetEntry {
         return NativeName.of(HiddenNames.journal(HiddenNames.last(name)));
     }
 
-    /** Takes up what the journal says; null where it is not to be believed. */
+    /** Takes up what the journal says; null where it is of another transfer. */
     private @Nullable Opened resume(
             OpenDirectory directory, JournalIdentity identity, TargetOptions options)
             throws IOException {
         HeldTemporary part = open();
         FileLook look = directory.lookIfThere(journalName());
-        if (look == null || !look.isFile() || look.links() != 1) {
+        boolean isOwn = look != null && look.isFile() && look.links() == 1;
+        if (look == null || !isOwn || part.channel().size() != offer.getSizeBytes()) {
             return null;
         }
         // Nobody can set a ctime back; another mode or owner gives the journal a ctime, and no time
         // of writing.
         long written = Math.min(look.ctimeS(), look.mtimeS());
         boolean isChanged = part.look().ctimeS() - written > UNJOURNALED_MAX_S;
-        if (part.channel().size() != offer.getSizeBytes() || isChanged || options.rechecks()) {
-            return null;
-        }
         FileChannel channel = directory.open(journalName(), OpenDirectory.Creation.NONE);
-        Journal taken = null;
+        Opened opened = null;
         try {
             Journal.Told told = Journal.read(channel, identity);
-            if (told == null || !isBelieved(told)) {
+            if (told == null || !isOfSource(told)) {
                 return null;
             }
-            SpanSet durable = told.durable();
-            SpanGrid cut = told.grid();
-            if (grid.spanBytes() < cut.spanBytes()) {
-                cut = grid;
-                Journal.Cut smaller =
-                        Journal.resume(channel, told).cutSmaller(identity, told, grid);
-                taken = smaller.journal();
-                durable = smaller.durable();
+            Suspicion suspicion = Suspicion.of(told, isChanged, options);
+            Journal taken = Journal.resume(channel, identity, told);
+            // Smaller spans have no digests of what is to be read back.
+            boolean mayCut = suspicion == null || suspicion == Suspicion.ASKED;
+            if (mayCut && grid.spanBytes() < told.grid().spanBytes()) {
+                Journal.Cut cut = taken.cutSmaller(told, grid);
+                journal = cut.journal();
+                opened = resumed(grid, cut.durable(), cut.digests(), told, suspicion, options);
             } else {
-                taken = Journal.resume(channel, told);
+                journal = taken;
+                SpanSet durable = told.durable();
+                opened = resumed(told.grid(), durable, told.digests(), told, suspicion, options);
             }
-            return resumed(taken, cut, durable, told.circumstances());
+            return opened;
         } finally {
-            if (taken == null) {
+            if (opened == null) {
+                journal = null;
                 channel.close();
             }
         }
     }
 
     /**
-     * Whether the durable spans may be said to be there. The program haul reads back by digests
-     * what came before the host was started anew, or its file system mounted with another number:
-     * these are XXH3-128, which the JDK lacks, so that here such spans come again.
+     * Whether the journal is of this very source: a number of its device that differs is that of
+     * another mount only where its ctime is known, by which the sender sees whether it is the same.
      */
-    private boolean isBelieved(Journal.Told told) {
+    private boolean isOfSource(Journal.Told told) {
         boolean knowsCtimes =
                 told.circumstances().hasCtime()
                         && (offer.getCtimeS() != 0 || offer.getCtimeNs() != 0);
-        byte[] boot = HostBoot.id();
-        return told.hasTargetDevice()
-                && (told.hasSourceDevice() || knowsCtimes)
-                && HostBoot.isKnown(boot)
-                && told.circumstances().isOfBoot(boot);
+        return told.hasSourceDevice() || knowsCtimes;
     }
 
+    /** Takes over what an earlier run left, as far as it may be believed or read back. */
     private Opened resumed(
-            Journal taken, SpanGrid cut, SpanSet durable, Journal.Circumstances circumstances)
+            SpanGrid cut,
+            SpanSet durable,
+            SpanDigests known,
+            Journal.Told told,
+            @Nullable Suspicion suspicion,
+            TargetOptions options)
             throws IOException {
-        journal = taken;
-        PartialFile file = new PartialFile(this, cut);
+        PartialFile file = new PartialFile(this, cut, known);
         file.hasDurable = !durable.isEmpty();
         SpanSet within = holes.spansWithin(cut);
         SpanSet moved = durable.copy();
         moved.removeAll(within);
+        Recheck recheck = null;
+        if (suspicion != null) {
+            // What nobody knows, or the sender could not be told of, comes again.
+            SpanSet again = options.peerRechecks() ? known.unknownOf(moved) : moved.copy();
+            file.lose(again);
+            durable.removeAll(again);
+            moved.removeAll(again);
+            recheck = moved.isEmpty() ? null : new Recheck(file, moved, suspicion.words());
+        }
         long resumedBytes = moved.bytes(cut);
         if (!holes.isEmpty() && file.holes.clear(open().channel())) {
             for (SpanRange range : within.toRanges()) {
@@ -199,8 +227,79 @@ public final class PartialFile implements TargetEntry {
         }
         held = null;
         journal = null;
+        Journal.Circumstances then = told.circumstances();
         return new Opened(
-                file, durable, resumedBytes, circumstances.ctimeS(), circumstances.ctimeNs());
+                file,
+                durable,
+                resumedBytes,
+                then.ctimeS(),
+                then.ctimeNs(),
+                known.ofAll(moved),
+                recheck);
+    }
+
+    /** Takes back what the journal said of these spans. */
+    private void lose(SpanSet spans) throws IOException {
+        Journal taken = journal;
+        if (taken != null && !spans.isEmpty()) {
+            isPoisoned = true;
+            taken.lose(spans.toRanges());
+            isPoisoned = false;
+        }
+    }
+
+    /**
+     * Reads back what an earlier run left, and journals what is lost of it. Streams may write
+     * meanwhile.
+     *
+     * @param spans what is to be read
+     * @param goesOn asked before each block; to end it is a fault
+     * @return the spans that are not as they were journaled
+     * @throws TargetFault if it cannot be journaled
+     */
+    public SpanSet readBack(SpanSet spans, BooleanSupplier goesOn) throws TargetFault {
+        try (TargetRoot.Place place = root.parentOf(name)) {
+            SpanSet lost = new SpanSet(grid.count());
+            DiskReader reader = open().reader(place.directory());
+            Xxh3 digest = new Xxh3();
+            for (int span = spans.firstFrom(0); span >= 0; span = spans.firstFrom(span + 1)) {
+                if (!isAsJournaled(reader, span, digest, goesOn)) {
+                    lost.add(span);
+                }
+            }
+            synchronized (this) {
+                lose(lost);
+                Journal taken = journal;
+                if (taken != null) {
+                    taken.confirm(HostBoot.id());
+                }
+            }
+            return lost;
+        } catch (IOException failed) {
+            throw TargetFault.of(name, "what an earlier run left cannot be read back", failed);
+        }
+    }
+
+    private boolean isAsJournaled(DiskReader reader, int span, Xxh3 digest, BooleanSupplier goesOn)
+            throws IOException {
+        digest.begin();
+        try {
+            reader.read(
+                    grid.offsetBytes(span),
+                    grid.lenBytes(span),
+                    bytes -> {
+                        if (!goesOn.getAsBoolean()) {
+                            throw new InterruptedIOException("the session is over");
+                        }
+                        digest.update(bytes);
+                    });
+        } catch (InterruptedIOException | ClosedChannelException over) {
+            throw over;
+        } catch (IOException unreadable) {
+            // As good as lost: it is written anew.
+            return false;
+        }
+        return digests.is(span, digest.end());
     }
 
     private Opened startAnew(OpenDirectory directory, JournalIdentity identity) throws IOException {
@@ -225,7 +324,7 @@ public final class PartialFile implements TargetEntry {
                 opened.close();
             }
         }
-        return new Opened(this, holes.spansWithin(grid), 0, 0, 0);
+        return new Opened(this, holes.spansWithin(grid), 0, 0, 0, ByteString.EMPTY, null);
     }
 
     /** Fails where the disk has too little room. Java has no call that takes it (fallocate(2)). */
@@ -303,6 +402,11 @@ public final class PartialFile implements TargetEntry {
         return name;
     }
 
+    /** Returns whether spans of it are journaled, each with its digest. */
+    public boolean isJournaled() {
+        return !isOfOneSpan();
+    }
+
     /** Returns the division of the file into spans. */
     public SpanGrid grid() {
         return grid;
@@ -330,8 +434,12 @@ public final class PartialFile implements TargetEntry {
      * Takes a span whose bytes are written and verified: the next {@link #sync} makes it durable.
      *
      * @param span its number
+     * @param digest XXH3-128 of its bytes; of a file of one span, which is not journaled, nothing
      */
-    public void verified(int span) {
+    public void verified(int span, byte[] digest) {
+        if (digest.length > 0) {
+            digests.put(span, digest);
+        }
         synchronized (pending) {
             pending.add(span);
         }
@@ -360,7 +468,7 @@ public final class PartialFile implements TargetEntry {
             check(place.directory());
             isPoisoned = true;
             open().channel().force(false);
-            taken.record(ranges);
+            taken.record(ranges, digests);
             // The names of both, and whether the file system still takes changes.
             place.directory().sync();
             isPoisoned = false;

@@ -3,6 +3,7 @@ package io.github.haul.client.internal.target;
 import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.machine.SpanSet;
 import io.github.haul.client.internal.proto.Fault;
+import org.jspecify.annotations.Nullable;
 
 /** An offer that was looked at. */
 public sealed interface Prepared {
@@ -14,9 +15,10 @@ public sealed interface Prepared {
      * @param durable spans that need not come: those of an earlier run, and those within holes
      * @param resumedBytes bytes of an earlier run among them
      * @param storedAs the name that it gets, where that is not the one offered; else empty
-     * @param ctimeS ctime of the source when the first of the durable spans came; zeros: not known.
-     *     What these hold is not known either, as Java has no XXH3-128: the answer has no digest
+     * @param ctimeS ctime of the source when the first of the durable spans came; zeros: not known
      * @param ctimeNs its nanoseconds
+     * @param digest what the durable spans hold (SPEC.md, 7.6); empty where that is not known
+     * @param recheck what is to be read back of them meanwhile; null where they are believed
      */
     record Need(
             TargetEntry entry,
@@ -25,7 +27,9 @@ public sealed interface Prepared {
             long resumedBytes,
             ByteString storedAs,
             long ctimeS,
-            int ctimeNs)
+            int ctimeNs,
+            ByteString digest,
+            @Nullable Recheck recheck)
             implements Prepared {}
 
     /** The same is there already. */

@@ -331,7 +331,9 @@ public final class Target implements Closeable {
                 opened.resumedBytes(),
                 storedAs,
                 opened.ctimeS(),
-                opened.ctimeNs());
+                opened.ctimeNs(),
+                opened.digest(),
+                opened.recheck());
     }
 
     private boolean isFinished(FileOffer offer, ByteString name, FileLook there) {
@@ -349,7 +351,8 @@ public final class Target implements Closeable {
                         ? file.grid()
                         : PartialFile.gridOf(offer, 1L << 23);
         SpanSet none = new SpanSet(grid.count());
-        return new Prepared.Need(entry, grid.spanBytes(), none, 0, storedAs, 0, 0);
+        return new Prepared.Need(
+                entry, grid.spanBytes(), none, 0, storedAs, 0, 0, ByteString.EMPTY, null);
     }
 
     /** Gives a file that holds the same bytes the source's mode too, and removes leftovers. */

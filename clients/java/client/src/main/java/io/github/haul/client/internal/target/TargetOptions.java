@@ -10,11 +10,17 @@ import io.github.haul.client.internal.wire.Limits;
  * @param onConflict what is done where something has the name of an offered file
  * @param isDryRun whether nothing is written, and each offer is answered with a plan
  * @param rechecks whether nothing of an earlier run is believed that was not read back
+ * @param peerRechecks whether the sender can be told that durable spans are lost after all
  * @param spanBytes the span size that was asked for, in bytes; 0: chosen for each file
  * @param digest the digest that verifies the session's spans, which a journal names
  */
 public record TargetOptions(
-        OnConflict onConflict, boolean isDryRun, boolean rechecks, long spanBytes, Digest digest) {
+        OnConflict onConflict,
+        boolean isDryRun,
+        boolean rechecks,
+        boolean peerRechecks,
+        long spanBytes,
+        Digest digest) {
     private static final long SPAN_BYTES_DEFAULT = 8L << 20;
 
     /**

@@ -32,6 +32,7 @@ public abstract sealed class SpanDigest {
         return switch (kind) {
             case NONE -> new None();
             case CRC32C -> new Crc();
+            case XXH3_128 -> new Xxh();
             case AES_GMAC -> new Gmac(keys);
             default -> throw new ProtocolViolation("a digest that was not asked for: " + kind);
         };
@@ -81,6 +82,27 @@ public abstract sealed class SpanDigest {
             ByteBuffer digest =
                     ByteBuffer.allocate(Frames.DIGEST_BYTES).order(ByteOrder.LITTLE_ENDIAN);
             return digest.putInt((int) crc.getValue()).array();
+        }
+    }
+
+    private static final class Xxh extends SpanDigest {
+        private final Xxh3 digest = new Xxh3();
+
+        @Override
+        public void begin(Frames.Span header) {
+            digest.begin();
+            digest.update(ByteBuffer.wrap(header.encode(), 0, Frames.BOUND_HEADER_BYTES));
+        }
+
+        @Override
+        public void update(ByteBuffer payload) {
+            digest.update(payload);
+        }
+
+        @Override
+        public byte[] end(Frames.Status status) {
+            digest.update(ByteBuffer.wrap(new byte[] {status.toByte()}));
+            return digest.end();
         }
     }
 

@@ -7,9 +7,12 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.haul.client.internal.machine.SpanGrid;
+import io.github.haul.client.internal.machine.SpanSet;
+import io.github.haul.client.internal.proto.Digest;
 import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.Growth;
+import io.github.haul.client.internal.proto.OnConflict;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
@@ -163,23 +166,51 @@ final class BetweenProgramsTest {
         assertArrayEquals(bytes, Files.readAllBytes(place.resolve("x")));
     }
 
-    /** What the program cannot compare, as this client journals no digests, it has sent again. */
     @Test
-    void whatWasJournaledHereComesAgainWhereTheProgramIsToReadItBack() throws IOException {
+    void theProgramReadsBackWhatWasJournaledHereAndFetchesWhatIsDamaged() throws IOException {
         Files.write(root.resolve("x"), bytes);
         try (Target target = Target.into(place, Offers.options())) {
             PartialFile file = Offers.file(need(target, offerOf("x")));
-            Offers.write(file, bytes, 0);
+            for (int span = 0; span < 5; span++) {
+                Offers.write(file, bytes, span);
+            }
             file.sync();
             file.abandon(true);
         }
-        try (FileChannel part = FileChannel.open(part("x"), StandardOpenOption.WRITE)) {
-            part.write(ByteBuffer.wrap(new byte[10]), 5);
-        }
+        damage("x", 3);
         try (HaulProgram program = HaulProgram.serve(folder, root)) {
-            assertEquals(0, program.pull("x", place, "--recheck"));
+            assertEquals(5 * Offers.SPAN, program.pull("x", place, "--recheck"));
+            assertTrue(program.told().contains("\"lost_bytes\":" + Offers.SPAN), program.told());
         }
         assertArrayEquals(bytes, Files.readAllBytes(place.resolve("x")));
+    }
+
+    private void damage(String name, int span) throws IOException {
+        try (FileChannel part = FileChannel.open(part(name), StandardOpenOption.WRITE)) {
+            part.write(ByteBuffer.wrap(new byte[10]), span * Offers.SPAN + 5);
+            part.force(true);
+        }
+    }
+
+    @Test
+    void whatTheProgramJournaledIsReadBackHereAndWhatIsDamagedIsLost() throws IOException {
+        Files.write(root.resolve("x"), bytes);
+        try (HaulProgram program = HaulProgram.serve(folder, root)) {
+            killInTheMiddle(program, "x");
+        }
+        TargetOptions asking =
+                new TargetOptions(
+                        OnConflict.SKIP_SAME, false, true, true, Offers.SPAN, Digest.AES_GMAC);
+        damage("x", 0);
+        try (Target target = Target.into(place, asking)) {
+            Prepared.Need need = need(target, offerOf("x"));
+            Recheck recheck = Objects.requireNonNull(need.recheck());
+            assertTrue(need.durable().contains(0) && !need.digest().isEmpty());
+            SpanSet lost = recheck.file().readBack(recheck.spans(), () -> true);
+            assertEquals(1, lost.count());
+            assertTrue(lost.contains(0));
+            need.entry().abandon(true);
+        }
     }
 
     @Test

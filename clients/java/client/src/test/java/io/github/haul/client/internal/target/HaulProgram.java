@@ -24,6 +24,7 @@ final class HaulProgram implements AutoCloseable {
     private final Path folder;
     private final Process server;
     private final String url;
+    private String told = "";
 
     private HaulProgram(Path folder, Process server, String url) {
         this.folder = folder;
@@ -74,7 +75,7 @@ final class HaulProgram implements AutoCloseable {
      */
     long pull(String name, Path into, String... options) throws IOException {
         Process pull = begin(name, into, options);
-        String told = new String(pull.getInputStream().readAllBytes());
+        told = new String(pull.getInputStream().readAllBytes());
         int status = await(pull);
         String errors = Files.readString(folder.resolve("pull.err"));
         assertTrue(status == 0, () -> told + errors);
@@ -84,6 +85,11 @@ final class HaulProgram implements AutoCloseable {
             resumed += Long.parseLong(events.group(1));
         }
         return resumed;
+    }
+
+    /** What the last pull said. */
+    String told() {
+        return told;
     }
 
     /** Waits until a pull has said this in a line. */

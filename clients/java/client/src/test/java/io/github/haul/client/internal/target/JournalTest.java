@@ -56,8 +56,8 @@ final class JournalTest {
         Path path = folder.resolve("written");
         Files.deleteIfExists(path);
         try (Journal journal = Journal.begin(open("written"), identity(), SPAN, THEN)) {
-            journal.record(List.of(range(0, 3)));
-            journal.record(List.of(range(7, 1)));
+            journal.record(List.of(range(0, 3)), new SpanDigests(10));
+            journal.record(List.of(range(7, 1)), new SpanDigests(10));
         }
         return Files.readAllBytes(path);
     }
@@ -146,7 +146,8 @@ final class JournalTest {
         Files.write(folder.resolve("kept"), journal);
         try (FileChannel file = open("kept")) {
             Journal.Told told = Objects.requireNonNull(Journal.read(file, ProgramJournal.IDENTITY));
-            Journal.resume(file, told).record(List.of(range(9, 1)));
+            Journal.resume(file, ProgramJournal.IDENTITY, told)
+                    .record(List.of(range(9, 1)), new SpanDigests(10));
         }
         byte[] then = Files.readAllBytes(folder.resolve("kept"));
         assertEquals(journal.length + JournalRecord.HEAD_BYTES, then.length);
@@ -160,7 +161,8 @@ final class JournalTest {
         Files.write(folder.resolve("torn"), Arrays.copyOf(bytes, bytes.length - 1));
         try (FileChannel file = open("torn")) {
             Journal.Told told = Objects.requireNonNull(Journal.read(file, identity()));
-            Journal.resume(file, told).record(List.of(range(9, 1)));
+            Journal.resume(file, identity(), told)
+                    .record(List.of(range(9, 1)), new SpanDigests(10));
         }
         byte[] then = Files.readAllBytes(folder.resolve("torn"));
         assertEquals(List.of(0, 1, 2, 9), durableIn(then, identity()));
@@ -171,10 +173,10 @@ final class JournalTest {
         JournalIdentity large = identity();
         try (FileChannel file = open("cut")) {
             Journal begun = Journal.begin(file, large, SPAN * 4, THEN);
-            begun.record(List.of(range(0, 1), range(2, 1)));
+            begun.record(List.of(range(0, 1), range(2, 1)), new SpanDigests(3));
             Journal.Told told = Objects.requireNonNull(Journal.read(file, large));
             SpanGrid smaller = new SpanGrid(large.sizeBytes(), SPAN);
-            Journal.Cut cut = Journal.resume(file, told).cutSmaller(large, told, smaller);
+            Journal.Cut cut = Journal.resume(file, large, told).cutSmaller(told, smaller);
             // The last large one is of two spans, the second of them shorter.
             assertEquals(List.of(range(0, 4), range(8, 2)), cut.durable().toRanges());
             Journal.Told after = Journal.read(file, large);

@@ -5,6 +5,7 @@ import io.github.haul.client.internal.proto.Digest;
 import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.OnConflict;
+import io.github.haul.client.internal.wire.Xxh3;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
@@ -53,7 +54,7 @@ final class Offers {
     }
 
     static TargetOptions options(OnConflict onConflict) {
-        return new TargetOptions(onConflict, false, false, SPAN, Digest.AES_GMAC);
+        return new TargetOptions(onConflict, false, false, true, SPAN, Digest.AES_GMAC);
     }
 
     static TargetOptions options() {
@@ -76,7 +77,7 @@ final class Offers {
         int length = (int) file.grid().lenBytes(span);
         ByteBuffer direct = ByteBuffer.allocateDirect(length).put(bytes, offset, length);
         file.write(direct.flip(), offset);
-        file.verified(span);
+        file.verified(span, Xxh3.of(ByteBuffer.wrap(bytes, offset, length)));
     }
 
     static Prepared.Need need(Target target, FileOffer offer) {

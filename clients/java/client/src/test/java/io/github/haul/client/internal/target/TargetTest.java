@@ -55,7 +55,8 @@ final class TargetTest {
     private String answered(OnConflict onConflict) throws IOException {
         TargetOptions options = Offers.options(onConflict);
         TargetOptions dry =
-                new TargetOptions(onConflict, true, false, options.spanBytes(), options.digest());
+                new TargetOptions(
+                        onConflict, true, false, true, options.spanBytes(), options.digest());
         String planned;
         try (Target target = Target.into(place, dry)) {
             planned = words(target.prepare(offer));
@@ -313,7 +314,8 @@ final class TargetTest {
     @Test
     void aDryRunMakesNoDirectoryForItsTarget() throws IOException {
         TargetOptions dry =
-                new TargetOptions(OnConflict.KEEP_BOTH, true, false, Offers.SPAN, Digest.AES_GMAC);
+                new TargetOptions(
+                        OnConflict.KEEP_BOTH, true, false, true, Offers.SPAN, Digest.AES_GMAC);
         Path missing = place.resolve("not/there");
         try (Target into = Target.into(missing, dry);
                 Target named = Target.named(missing.resolve("new"), dry)) {
@@ -355,7 +357,7 @@ final class TargetTest {
         long most = 1L << 50;
         FileOffer huge = offer.toBuilder().setSizeBytes(most).build();
         TargetOptions options =
-                new TargetOptions(OnConflict.SKIP_SAME, false, false, 0, Digest.AES_GMAC);
+                new TargetOptions(OnConflict.SKIP_SAME, false, false, true, 0, Digest.AES_GMAC);
         try (Target target = Target.into(place, options)) {
             Prepared.Refused refused =
                     assertInstanceOf(Prepared.Refused.class, target.prepare(huge));
@@ -367,7 +369,7 @@ final class TargetTest {
     @Test
     void theSpanSizeIsThatOfTheProgram() {
         TargetOptions chosen =
-                new TargetOptions(OnConflict.SKIP_SAME, false, false, 0, Digest.AES_GMAC);
+                new TargetOptions(OnConflict.SKIP_SAME, false, false, true, 0, Digest.AES_GMAC);
         assertEquals(8 << 20, chosen.spanBytesFor(0));
         assertEquals(8 << 20, chosen.spanBytesFor(1L << 43));
         assertEquals(16 << 20, chosen.spanBytesFor((1L << 43) + 1));
