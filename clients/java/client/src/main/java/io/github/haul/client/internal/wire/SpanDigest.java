@@ -112,8 +112,15 @@ public abstract sealed class SpanDigest {
         private final Cipher chunk;
         private final Cipher span;
         private final ByteBuffer tags;
+
+        /**
+         * The chunk so far. The JDK keeps all associated data until the tag is computed, and out of
+         * a direct buffer it copies once more, into an array that is made for that: one copy of
+         * ours and one call a chunk take 0.8 of that time.
+         */
+        private final ByteBuffer gathered = ByteBuffer.allocate(CHUNK_BYTES);
+
         private Frames.Span header = new Frames.Span(0, 0, 1, 0, 0);
-        private int chunkBytes;
         private int chunks;
 
         Gmac(DataKeys keys) {
@@ -129,24 +136,17 @@ public abstract sealed class SpanDigest {
         public void begin(Frames.Span header) {
             this.header = header;
             tags.clear();
-            chunkBytes = 0;
+            gathered.clear();
             chunks = 0;
         }
 
         @Override
         public void update(ByteBuffer payload) {
             while (payload.hasRemaining()) {
-                if (chunkBytes == 0) {
-                    chunks++;
-                    start(chunk, true, chunks);
-                }
-                int take = Math.min(payload.remaining(), CHUNK_BYTES - chunkBytes);
-                int limit = payload.limit();
-                payload.limit(payload.position() + take);
-                chunk.updateAAD(payload);
-                payload.limit(limit);
-                chunkBytes += take;
-                if (chunkBytes == CHUNK_BYTES) {
+                int take = Math.min(payload.remaining(), gathered.remaining());
+                gathered.put(payload.slice(payload.position(), take));
+                payload.position(payload.position() + take);
+                if (!gathered.hasRemaining()) {
                     endChunk();
                 }
             }
@@ -154,7 +154,7 @@ public abstract sealed class SpanDigest {
 
         @Override
         public byte[] end(Frames.Status status) {
-            if (chunkBytes > 0) {
+            if (gathered.position() > 0) {
                 endChunk();
             }
             start(span, false, 0);
@@ -165,8 +165,11 @@ public abstract sealed class SpanDigest {
         }
 
         private void endChunk() {
+            chunks++;
+            start(chunk, true, chunks);
+            chunk.updateAAD(gathered.array(), 0, gathered.position());
             tags.put(tag(chunk));
-            chunkBytes = 0;
+            gathered.clear();
         }
 
         private void start(Cipher cipher, boolean isChunk, int number) {
