@@ -1,14 +1,17 @@
 package io.github.haul.command;
 
 import io.github.haul.client.HaulUrl;
+import io.github.haul.client.TransferOptions;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Locale;
 import java.util.SplittableRandom;
 import java.util.concurrent.Callable;
+import java.util.stream.Stream;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
 import picocli.CommandLine.Option;
@@ -22,7 +25,7 @@ import picocli.CommandLine.Parameters;
             "",
             "Files of the study's sizes are sent from the page cache over loopback to a receiver in"
                     + " this process that throws away, in both of the study's ways, and pushed to"
-                    + " URL under clear. The ways take turns in each round; the first round of a"
+                    + " URL. The ways take turns in each round; the first round of a"
                     + " size warms up and does not count. The table has medians, with the study's"
                     + " figures beside them: "
                     + StudyTable.SOURCE
@@ -67,6 +70,22 @@ final class BenchCommand implements Callable<Integer> {
     private @Nullable Path directory;
 
     @Option(
+            names = "--protection",
+            paramLabel = "<PROTECTION>",
+            defaultValue = "clear",
+            converter = TransferFlags.ProtectionName.class,
+            description = "Protection of pushes: clear or safe [default: ${DEFAULT-VALUE}]")
+    private TransferOptions.Protection protection = TransferOptions.Protection.CLEAR;
+
+    @Option(
+            names = "--program",
+            paramLabel = "<HAUL>",
+            description =
+                    "A program haul that pushes too, in the same rounds; the table has its time and"
+                            + " both processor times")
+    private @Nullable Path program;
+
+    @Option(
             names = "--token-file",
             paramLabel = "<FILE>",
             description = "Read the token from a file, not from the URL or HAUL_TOKEN")
@@ -93,7 +112,7 @@ final class BenchCommand implements Callable<Integer> {
                             ? Files.createTempDirectory("haul-bench")
                             : Files.createTempDirectory(directory, "haul-bench");
             try (ByteSink sink = ByteSink.start()) {
-                measure(made, sink, url);
+                measure(made, sink, new BenchRun(sink.address(), url, protection, program));
             } finally {
                 Files.delete(made);
             }
@@ -103,18 +122,18 @@ final class BenchCommand implements Callable<Integer> {
         return ExitStatus.ALL_DONE;
     }
 
-    private void measure(Path made, ByteSink sink, HaulUrl url)
+    private void measure(Path made, ByteSink sink, BenchRun run)
             throws IOException, InterruptedException {
         List<Json> results = new ArrayList<>();
         if (!isJson) {
             terminal.line("medians of " + Amounts.count(rounds, "round") + ", over loopback");
-            terminal.line(BenchResult.head());
+            terminal.line(BenchResult.head(run.has(BenchWay.HAUL_PROGRAM)));
         }
         for (long size : sizes) {
             Path file = made.resolve("haul-bench-" + size);
             try {
                 write(file, size);
-                BenchResult result = measure(file, size, sink, url);
+                BenchResult result = measure(file, size, sink, run);
                 results.add(result.json());
                 if (!isJson) {
                     terminal.line(result.row());
@@ -128,6 +147,7 @@ final class BenchCommand implements Callable<Integer> {
             bench.put("java", Runtime.version().toString());
             bench.put("system", System.getProperty("os.name") + " " + systemVersion());
             bench.put("processors", Runtime.getRuntime().availableProcessors());
+            bench.put("protection", protection.name().toLowerCase(Locale.ROOT));
             bench.put("study", StudyTable.SOURCE).put("sizes", results);
             terminal.line(bench.toString());
         } else {
@@ -150,14 +170,14 @@ final class BenchCommand implements Callable<Integer> {
         }
     }
 
-    private BenchResult measure(Path file, long size, ByteSink sink, HaulUrl url)
+    private BenchResult measure(Path file, long size, ByteSink sink, BenchRun run)
             throws IOException, InterruptedException {
         BenchResult result = new BenchResult(size);
-        BenchWay[] ways = BenchWay.values();
+        List<BenchWay> ways = Stream.of(BenchWay.values()).filter(run::has).toList();
         for (int round = 0; round <= rounds; round++) {
-            for (int turn = 0; turn < ways.length; turn++) {
-                BenchWay way = ways[(round + turn) % ways.length];
-                BenchWay.Moved moved = way.move(file, sink.address(), url);
+            for (int turn = 0; turn < ways.size(); turn++) {
+                BenchWay way = ways.get((round + turn) % ways.size());
+                BenchWay.Moved moved = run.move(way, file);
                 if (round > 0) {
                     result.add(way, moved);
                 }
@@ -182,6 +202,7 @@ final class BenchCommand implements Callable<Integer> {
                         .put("counts", round > 0)
                         .put("ms", moved.ns() / 1e6);
         moved.calls().ifPresent(count -> line.put("calls", count));
+        moved.cpuNs().ifPresent(ns -> line.put("cpu_ms", ns / 1e6));
         moved.switches().ifPresent(count -> line.put("context_switches", count));
         return line;
     }

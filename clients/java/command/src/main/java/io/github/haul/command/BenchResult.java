@@ -33,6 +33,10 @@ final class BenchResult {
         return rounds.getOrDefault(way, new ArrayList<>());
     }
 
+    private boolean has(BenchWay way) {
+        return !of(way).isEmpty();
+    }
+
     private static double median(List<Double> values) {
         List<Double> sorted = values.stream().sorted(Comparator.naturalOrder()).toList();
         int half = sorted.size() / 2;
@@ -50,6 +54,21 @@ final class BenchResult {
         return ms(BenchWay.TRADITIONAL) / ms(BenchWay.TRANSFER_TO);
     }
 
+    /** Milliseconds of the processor of a way that pushes, the median. */
+    double cpuMs(BenchWay way) {
+        return median(of(way).stream().map(moved -> moved.cpuNs().orElse(0) / NS_PER_MS).toList());
+    }
+
+    /** This client's rate over the program's. */
+    double rateOverProgram() {
+        return ms(BenchWay.HAUL_PROGRAM) / ms(BenchWay.HAUL_PUSH);
+    }
+
+    /** This client's processor time over the program's. */
+    double cpuOverProgram() {
+        return cpuMs(BenchWay.HAUL_PUSH) / cpuMs(BenchWay.HAUL_PROGRAM);
+    }
+
     private OptionalLong count(BenchWay way, Function<BenchWay.Moved, OptionalLong> what) {
         List<Double> seen = new ArrayList<>();
         of(way).forEach(moved -> what.apply(moved).ifPresent(count -> seen.add((double) count)));
@@ -60,10 +79,12 @@ final class BenchResult {
         return count.isPresent() ? Long.toString(count.getAsLong()) : NOT_SEEN;
     }
 
-    /** The heads of the table. */
-    static String head() {
+    /** The heads of the table, with those of the program's columns or without. */
+    static String head(boolean hasProgram) {
+        String program =
+                String.format("%12s %7s %12s %7s   ", "haul itself", "rate", "cpu, ms", "ratio");
         return String.format(
-                "%9s %12s %12s %7s %15s %7s %12s   %s",
+                "%9s %12s %12s %7s %15s %7s %12s   %s%s",
                 "size",
                 "traditional",
                 "transferTo",
@@ -71,6 +92,7 @@ final class BenchResult {
                 "study, ms",
                 "ratio",
                 "haul push",
+                hasProgram ? program : "",
                 "context switches (calls)");
     }
 
@@ -80,14 +102,16 @@ final class BenchResult {
         String theirs = study == null ? "-" : study.traditionalMs() + "/" + study.transferToMs();
         String ratio = study == null ? "-" : Amounts.threeDigits(study.ratio());
         List<String> counts = new ArrayList<>();
-        for (BenchWay way : BenchWay.values()) {
+        List<BenchWay> counted =
+                List.of(BenchWay.TRADITIONAL, BenchWay.TRANSFER_TO, BenchWay.HAUL_PUSH);
+        for (BenchWay way : counted) {
             OptionalLong calls = count(way, BenchWay.Moved::calls);
             String switches = shown(count(way, BenchWay.Moved::switches));
             counts.add(switches + (calls.isPresent() ? " (" + calls.getAsLong() + ")" : ""));
         }
         return String.format(
                 Locale.ROOT,
-                "%9s %9.1f ms %9.1f ms %7s %15s %7s %9.1f ms   %s",
+                "%9s %9.1f ms %9.1f ms %7s %15s %7s %9.1f ms   %s%s",
                 study == null ? Amounts.bytes(bytes) : study.name(),
                 ms(BenchWay.TRADITIONAL),
                 ms(BenchWay.TRANSFER_TO),
@@ -95,20 +119,43 @@ final class BenchResult {
                 theirs,
                 ratio,
                 ms(BenchWay.HAUL_PUSH),
+                has(BenchWay.HAUL_PROGRAM) ? besideProgram() : "",
                 String.join(", ", counts));
+    }
+
+    private String besideProgram() {
+        return String.format(
+                Locale.ROOT,
+                "%9.1f ms %7.2f %12s %7.2f   ",
+                ms(BenchWay.HAUL_PROGRAM),
+                rateOverProgram(),
+                Math.round(cpuMs(BenchWay.HAUL_PUSH))
+                        + "/"
+                        + Math.round(cpuMs(BenchWay.HAUL_PROGRAM)),
+                cpuOverProgram());
     }
 
     /** The size as JSON, with the study's figures. */
     Json json() {
         Json size = new Json().put("bytes", bytes);
         for (BenchWay way : BenchWay.values()) {
+            if (!has(way)) {
+                continue;
+            }
             String name = way.label().replace('-', '_');
             size.put(name + "_ms", ms(way));
+            if (of(way).get(0).cpuNs().isPresent()) {
+                size.put(name + "_cpu_ms", cpuMs(way));
+            }
             count(way, BenchWay.Moved::calls).ifPresent(n -> size.put(name + "_calls", n));
             count(way, BenchWay.Moved::switches)
                     .ifPresent(n -> size.put(name + "_context_switches", n));
         }
         size.put("ratio", ratio());
+        if (has(BenchWay.HAUL_PROGRAM)) {
+            size.put("rate_over_program", rateOverProgram());
+            size.put("cpu_over_program", cpuOverProgram());
+        }
         StudyTable.Row study = StudyTable.of(bytes);
         if (study != null) {
             size.put("study_traditional_ms", study.traditionalMs());

@@ -12,7 +12,9 @@ import org.jspecify.annotations.Nullable;
 
 /** The source of a token: the URL, {@code --token-file}, or {@code HAUL_TOKEN}. */
 final class Tokens {
-    private static final String VARIABLE = "HAUL_TOKEN";
+    /** The variable of the environment that may hold a token. */
+    static final String VARIABLE = "HAUL_TOKEN";
+
     private static final int FILE_BYTES_MAX = 4096;
     private static final String SHAPE = "a token of 53 letters and digits";
 

@@ -36,6 +36,8 @@ final class BenchCommandTest {
                 "--sizes=4097,7M",
                 "--rounds=2",
                 "--directory=made",
+                "--program=" + System.getProperty("haul.program"),
+                "--protection=safe",
                 server.url("place/")
             };
             CommandProcess bench = CommandProcess.run(folder, words);
@@ -51,8 +53,8 @@ final class BenchCommandTest {
                                     + event.path("round").asText());
                 }
             }
-            assertEquals(18, rounds.size());
-            assertEquals(18, rounds.stream().distinct().count());
+            assertEquals(24, rounds.size());
+            assertEquals(24, rounds.stream().distinct().count());
             JsonNode sizes = bench.event("bench").path("sizes");
             assertEquals(2, sizes.size());
             // Two reads and writes, and the read that finds the end; one transfer.
@@ -60,7 +62,17 @@ final class BenchCommandTest {
             assertEquals(1, sizes.path(0).path("transfer_to_calls").asInt());
             assertFalse(sizes.path(0).has("study_ratio"));
             assertEquals(3.467, sizes.path(1).path("study_ratio").asDouble(), 0.001);
-            assertTrue(sizes.path(1).path("haul_push_ms").asDouble() > 0);
+            JsonNode large = sizes.path(1);
+            assertTrue(large.path("haul_push_ms").asDouble() > 0);
+            double rate =
+                    large.path("haul_program_ms").asDouble()
+                            / large.path("haul_push_ms").asDouble();
+            assertEquals(rate, large.path("rate_over_program").asDouble(), 1e-9);
+            double cpu =
+                    large.path("haul_push_cpu_ms").asDouble()
+                            / large.path("haul_program_cpu_ms").asDouble();
+            assertEquals(cpu, large.path("cpu_over_program").asDouble(), 1e-9);
+            assertEquals("safe", bench.event("bench").path("protection").asText());
         }
         assertEquals(7 << 20, Files.size(root.resolve("place/haul-bench-" + (7 << 20))));
         try (Stream<Path> left = Files.list(made)) {
@@ -74,15 +86,29 @@ final class BenchCommandTest {
         for (long ms : new long[] {10, 30, 20}) {
             OptionalLong calls = OptionalLong.of(ms);
             OptionalLong unseen = OptionalLong.empty();
-            result.add(BenchWay.TRADITIONAL, new BenchWay.Moved(4_000_000 * ms, calls, unseen));
-            result.add(BenchWay.TRANSFER_TO, new BenchWay.Moved(1_000_000 * ms, calls, calls));
-            result.add(BenchWay.HAUL_PUSH, new BenchWay.Moved(2_000_000 * ms, unseen, calls));
+            result.add(BenchWay.TRADITIONAL, moved(4 * ms, calls, unseen, unseen));
+            result.add(BenchWay.TRANSFER_TO, moved(ms, calls, calls, unseen));
+            OptionalLong cpuNs = OptionalLong.of(3_000_000 * ms);
+            result.add(BenchWay.HAUL_PUSH, moved(2 * ms, unseen, calls, cpuNs));
         }
         assertEquals(
                 "7MB80.0ms20.0ms4.00156/453.4740.0msnotseen(20),20(20),20",
                 result.row().replace(" ", ""));
+        for (long ms : new long[] {30, 50, 90}) {
+            OptionalLong unseen = OptionalLong.empty();
+            OptionalLong cpuNs = OptionalLong.of(1_000_000 * ms);
+            result.add(BenchWay.HAUL_PROGRAM, moved(ms, unseen, unseen, cpuNs));
+        }
+        assertEquals(
+                "7MB80.0ms20.0ms4.00156/453.4740.0ms50.0ms1.2560/501.20notseen(20),20(20),20",
+                result.row().replace(" ", ""));
         assertNull(StudyTable.of(5));
         assertNotNull(StudyTable.of(1 << 30));
+    }
+
+    private static BenchWay.Moved moved(
+            long ms, OptionalLong calls, OptionalLong switches, OptionalLong cpuNs) {
+        return new BenchWay.Moved(1_000_000 * ms, calls, switches, cpuNs);
     }
 
     @Test
