@@ -50,9 +50,10 @@ final class BenchCommand implements Callable<Integer> {
             paramLabel = "<LIST>",
             split = ",",
             hideParamSyntax = true,
-            defaultValue = "7M,21M,63M,98M,200M,350M,700M,1G",
+            defaultValue =
+                    "7000000,21000000,63000000,98000000,200000000,350000000,700000000,1000000000",
             converter = TransferFlags.SizeName.class,
-            description = "Sizes of the files; without it the study's [default: ${DEFAULT-VALUE}]")
+            description = "Sizes of the files; without it the study's, 7 MB to 1 GB")
     private List<Long> sizes = List.of();
 
     @Option(
@@ -81,8 +82,9 @@ final class BenchCommand implements Callable<Integer> {
             names = "--program",
             paramLabel = "<HAUL>",
             description =
-                    "A program haul that pushes too, in the same rounds; the table has its time and"
-                            + " both processor times")
+                    "A program haul that pushes too, in the same rounds: the table has its time and"
+                            + " both processor times. Behind it stands the same study by its"
+                            + " `bench files`")
     private @Nullable Path program;
 
     @Option(
@@ -142,6 +144,8 @@ final class BenchCommand implements Callable<Integer> {
                 Files.deleteIfExists(file);
             }
         }
+        List<StudyBeside.Row> beside =
+                program == null ? List.of() : StudyBeside.run(program, rounds, made);
         if (isJson) {
             Json bench = Json.event("bench").put("rounds", rounds).put("path", "loopback");
             bench.put("java", Runtime.version().toString());
@@ -149,8 +153,13 @@ final class BenchCommand implements Callable<Integer> {
             bench.put("processors", Runtime.getRuntime().availableProcessors());
             bench.put("protection", protection.name().toLowerCase(Locale.ROOT));
             bench.put("study", StudyTable.SOURCE).put("sizes", results);
+            bench.put("haul_bench_files", beside.stream().map(StudyBeside.Row::json).toList());
             terminal.line(bench.toString());
         } else {
+            if (!beside.isEmpty()) {
+                terminal.line("the same by `haul bench files`:");
+            }
+            beside.forEach(row -> terminal.line(row.line()));
             terminal.line("study: " + StudyTable.SOURCE);
         }
     }

@@ -93,7 +93,7 @@ final class BenchResult {
                 "ratio",
                 "haul push",
                 hasProgram ? program : "",
-                "context switches (calls)");
+                "context switches (calls, copies of a byte)");
     }
 
     /** The row of the table. */
@@ -107,7 +107,16 @@ final class BenchResult {
         for (BenchWay way : counted) {
             OptionalLong calls = count(way, BenchWay.Moved::calls);
             String switches = shown(count(way, BenchWay.Moved::switches));
-            counts.add(switches + (calls.isPresent() ? " (" + calls.getAsLong() + ")" : ""));
+            OptionalLong copied = count(way, BenchWay.Moved::copied);
+            String ofWay =
+                    calls.isPresent() && copied.isPresent()
+                            ? String.format(
+                                    Locale.ROOT,
+                                    " (%d, %.0f)",
+                                    calls.getAsLong(),
+                                    (double) copied.getAsLong() / bytes)
+                            : "";
+            counts.add(switches + ofWay);
         }
         return String.format(
                 Locale.ROOT,
@@ -144,6 +153,9 @@ final class BenchResult {
             }
             String name = way.label().replace('-', '_');
             size.put(name + "_ms", ms(way));
+            count(way, BenchWay.Moved::copied)
+                    .ifPresent(
+                            copied -> size.put(name + "_copies_per_byte", (double) copied / bytes));
             if (of(way).get(0).cpuNs().isPresent()) {
                 size.put(name + "_cpu_ms", cpuMs(way));
             }

@@ -63,29 +63,40 @@ record BenchRun(
         try (SocketChannel socket = SocketChannel.open(sink)) {
             ContextSwitches before = ContextSwitches.ofThisThread();
             long begunNs = System.nanoTime();
-            long calls = way == BenchWay.TRADITIONAL ? copy(file, socket) : transfer(file, socket);
+            Counted counted =
+                    way == BenchWay.TRADITIONAL ? copy(file, socket) : transfer(file, socket);
             socket.shutdownOutput();
             ByteSink.awaitCount(socket, Files.size(file));
             long ns = System.nanoTime() - begunNs;
             OptionalLong switches = ContextSwitches.ofThisThread().since(before);
-            return new BenchWay.Moved(ns, OptionalLong.of(calls), switches, OptionalLong.empty());
+            return new BenchWay.Moved(
+                    ns,
+                    OptionalLong.of(counted.calls),
+                    OptionalLong.of(counted.copied),
+                    switches,
+                    OptionalLong.empty());
         }
     }
 
-    private static long copy(Path file, SocketChannel socket) throws IOException {
+    /** Calls, and bytes that they copied into this program's memory or out of it. */
+    private record Counted(long calls, long copied) {}
+
+    private static Counted copy(Path file, SocketChannel socket) throws IOException {
         byte[] block = new byte[BLOCK_BYTES];
         long calls = 0;
+        long copied = 0;
         try (FileInputStream input = new FileInputStream(file.toFile())) {
             OutputStream output = socket.socket().getOutputStream();
             for (int read = input.read(block); read >= 0; read = input.read(block)) {
                 output.write(block, 0, read);
                 calls += 2;
+                copied += 2L * read;
             }
         }
-        return calls + 1;
+        return new Counted(calls + 1, copied);
     }
 
-    private static long transfer(Path file, SocketChannel socket) throws IOException {
+    private static Counted transfer(Path file, SocketChannel socket) throws IOException {
         long calls = 0;
         try (FileChannel input = FileChannel.open(file, StandardOpenOption.READ)) {
             long size = input.size();
@@ -95,7 +106,7 @@ record BenchRun(
                 calls++;
             }
         }
-        return calls;
+        return new Counted(calls, 0);
     }
 
     private BenchWay.Moved push(Path file) throws IOException, InterruptedException {
@@ -127,7 +138,8 @@ record BenchRun(
         long ns = System.nanoTime() - begunNs;
         OptionalLong seen = switches[0] < 0 ? OptionalLong.empty() : OptionalLong.of(switches[0]);
         OptionalLong spentNs = OptionalLong.of(processorNs() - cpuNs);
-        return new BenchWay.Moved(ns, OptionalLong.empty(), seen, spentNs);
+        OptionalLong none = OptionalLong.empty();
+        return new BenchWay.Moved(ns, none, none, seen, spentNs);
     }
 
     /** Processor time of all threads of this process so far, those of the compiler too. */
@@ -170,6 +182,6 @@ record BenchRun(
         // Seconds a gigabyte are as many nanoseconds a byte.
         double spentNs = Double.parseDouble(cpu.group(1)) * Files.size(file);
         OptionalLong none = OptionalLong.empty();
-        return new BenchWay.Moved(ns, none, none, OptionalLong.of(Math.round(spentNs)));
+        return new BenchWay.Moved(ns, none, none, none, OptionalLong.of(Math.round(spentNs)));
     }
 }

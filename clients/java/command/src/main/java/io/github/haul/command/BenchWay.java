@@ -30,10 +30,17 @@ enum BenchWay {
      * @param ns how long it took, until the receiver had all of it
      * @param calls reads, writes and transfers that this program called; empty where it does not
      *     count them
+     * @param copied bytes that those calls brought into this program's memory or took out of it;
+     *     empty where it does not count them
      * @param switches context switches of the threads that sent, as the kernel counts them; empty
      *     where it does not tell
      * @param cpuNs processor time of the process that pushed; empty for the study's ways, which
      *     share theirs with their receiver
      */
-    record Moved(long ns, OptionalLong calls, OptionalLong switches, OptionalLong cpuNs) {}
+    record Moved(
+            long ns,
+            OptionalLong calls,
+            OptionalLong copied,
+            OptionalLong switches,
+            OptionalLong cpuNs) {}
 }

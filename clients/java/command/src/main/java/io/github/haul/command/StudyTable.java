@@ -5,6 +5,8 @@ import org.jspecify.annotations.Nullable;
 
 /** Table 1 of the study that the bench repeats, with its own figures. */
 final class StudyTable {
+    private static final long BYTES_PER_MEGABYTE = 1_000_000;
+
     /** Who published it. */
     static final String SOURCE =
             "S. Palaniappan, P. B. Nagaraja: Efficient data transfer through zero copy, IBM"
@@ -14,13 +16,13 @@ final class StudyTable {
      * A row of the table.
      *
      * @param name the size as the study calls it
-     * @param mib the size
+     * @param megabytes the size, as `haul bench files` takes it
      * @param traditionalMs read and write of 4 KiB
      * @param transferToMs {@code transferTo}
      */
-    record Row(String name, long mib, long traditionalMs, long transferToMs) {
+    record Row(String name, long megabytes, long traditionalMs, long transferToMs) {
         long bytes() {
-            return mib << 20;
+            return megabytes * BYTES_PER_MEGABYTE;
         }
 
         double ratio() {
@@ -37,7 +39,7 @@ final class StudyTable {
                     new Row("200 MB", 200, 2124, 1150),
                     new Row("350 MB", 350, 3631, 1762),
                     new Row("700 MB", 700, 13498, 4422),
-                    new Row("1 GB", 1024, 18399, 8537));
+                    new Row("1 GB", 1000, 18399, 8537));
 
     private StudyTable() {}
 

@@ -33,7 +33,7 @@ final class BenchCommandTest {
             String[] words = {
                 "bench",
                 "--json",
-                "--sizes=4097,7M",
+                "--sizes=4097,7000000",
                 "--rounds=2",
                 "--directory=made",
                 "--program=" + System.getProperty("haul.program"),
@@ -60,6 +60,8 @@ final class BenchCommandTest {
             // Two reads and writes, and the read that finds the end; one transfer.
             assertEquals(5, sizes.path(0).path("traditional_calls").asInt());
             assertEquals(1, sizes.path(0).path("transfer_to_calls").asInt());
+            assertEquals(2, sizes.path(0).path("traditional_copies_per_byte").asDouble());
+            assertEquals(0, sizes.path(0).path("transfer_to_copies_per_byte").asDouble(1));
             assertFalse(sizes.path(0).has("study_ratio"));
             assertEquals(3.467, sizes.path(1).path("study_ratio").asDouble(), 0.001);
             JsonNode large = sizes.path(1);
@@ -72,9 +74,16 @@ final class BenchCommandTest {
                     large.path("haul_push_cpu_ms").asDouble()
                             / large.path("haul_program_cpu_ms").asDouble();
             assertEquals(cpu, large.path("cpu_over_program").asDouble(), 1e-9);
+            JsonNode beside = bench.event("bench").path("haul_bench_files");
+            assertEquals(8, beside.size());
+            double ratio =
+                    beside.path(0).path("traditional_ms").asDouble()
+                            / beside.path(0).path("zero_copy_ms").asDouble();
+            assertEquals(7_000_000, beside.path(0).path("bytes").asLong());
+            assertEquals(ratio, beside.path(0).path("ratio").asDouble(), 1e-9);
             assertEquals("safe", bench.event("bench").path("protection").asText());
         }
-        assertEquals(7 << 20, Files.size(root.resolve("place/haul-bench-" + (7 << 20))));
+        assertEquals(7_000_000, Files.size(root.resolve("place/haul-bench-" + 7_000_000)));
         try (Stream<Path> left = Files.list(made)) {
             assertEquals(List.of(), left.toList());
         }
@@ -82,7 +91,7 @@ final class BenchCommandTest {
 
     @Test
     void theTableHasMediansBesideTheStudysFigures() {
-        BenchResult result = new BenchResult(7 << 20);
+        BenchResult result = new BenchResult(7_000_000);
         for (long ms : new long[] {10, 30, 20}) {
             OptionalLong calls = OptionalLong.of(ms);
             OptionalLong unseen = OptionalLong.empty();
@@ -92,7 +101,7 @@ final class BenchCommandTest {
             result.add(BenchWay.HAUL_PUSH, moved(2 * ms, unseen, calls, cpuNs));
         }
         assertEquals(
-                "7MB80.0ms20.0ms4.00156/453.4740.0msnotseen(20),20(20),20",
+                "7MB80.0ms20.0ms4.00156/453.4740.0msnotseen(20,2),20(20,2),20",
                 result.row().replace(" ", ""));
         for (long ms : new long[] {30, 50, 90}) {
             OptionalLong unseen = OptionalLong.empty();
@@ -100,15 +109,16 @@ final class BenchCommandTest {
             result.add(BenchWay.HAUL_PROGRAM, moved(ms, unseen, unseen, cpuNs));
         }
         assertEquals(
-                "7MB80.0ms20.0ms4.00156/453.4740.0ms50.0ms1.2560/501.20notseen(20),20(20),20",
+                "7MB80.0ms20.0ms4.00156/453.4740.0ms50.0ms1.2560/501.20notseen(20,2),20(20,2),20",
                 result.row().replace(" ", ""));
         assertNull(StudyTable.of(5));
-        assertNotNull(StudyTable.of(1 << 30));
+        assertNotNull(StudyTable.of(1_000_000_000));
     }
 
     private static BenchWay.Moved moved(
             long ms, OptionalLong calls, OptionalLong switches, OptionalLong cpuNs) {
-        return new BenchWay.Moved(1_000_000 * ms, calls, switches, cpuNs);
+        OptionalLong copied = calls.isPresent() ? OptionalLong.of(14_000_000) : calls;
+        return new BenchWay.Moved(1_000_000 * ms, calls, copied, switches, cpuNs);
     }
 
     @Test
