@@ -32,7 +32,7 @@ mod own_signals;
 #[cfg(feature = "libfabric")]
 mod same_process;
 #[cfg(feature = "libfabric")]
-mod shared_layout;
+mod shared_region;
 
 #[cfg(feature = "libfabric")]
 pub use {

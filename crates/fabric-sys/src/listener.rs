@@ -19,7 +19,7 @@ use crate::{
     memory::{Buffer, Reach},
     object::Object,
     same_process::{self, Names},
-    shared_layout,
+    shared_region,
 };
 
 /// The longest address, in bytes.
@@ -147,6 +147,8 @@ impl Listener {
             Waiting::Datagram(mut channel) => {
                 let address = await_greeting(&mut channel, &self.ticket, patience)?;
                 insert_peer(&mut channel, &address)?;
+                // The peer maps this region before it sends.
+                forget_name(&mut channel);
                 say(&mut channel, &self.ticket, patience)?;
                 next_completion(&mut channel, patience)?.outcome?;
                 Ok(channel)
@@ -186,6 +188,7 @@ pub fn connect(
             let greeting = [&ticket[..], &own.bytes].concat();
             say(&mut channel, &greeting, patience)?;
             await_greeting(&mut channel, ticket, patience)?;
+            forget_name(&mut channel);
             Ok(channel)
         }
     }
@@ -412,11 +415,18 @@ fn next_completion(channel: &mut Channel, patience: &Patience<'_>) -> Result<Com
     }
 }
 
+/// Takes the name off the channel's region, where it has one: the peer has mapped it.
+fn forget_name(channel: &mut Channel) {
+    if let Some(names) = &channel.parts().names {
+        shared_region::forget_name(&names.own);
+    }
+}
+
 fn insert_peer(channel: &mut Channel, address: &[u8]) -> Result<(), Error> {
     let domain = channel.domain().clone();
     let parts = channel.parts();
     let own = name_of(parts.endpoint.fid(), &domain)?.bytes;
-    shared_layout::check(&own, address)?;
+    shared_region::check(&own, address)?;
     let names = Names { own, peer: address.to_vec() };
     let Some(addresses) = &parts.addresses else { return Ok(()) };
     // A provider that reads a text must find its end.

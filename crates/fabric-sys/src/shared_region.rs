@@ -1,0 +1,116 @@
+//! Regions of shared memory of the provider shm: their layout, and how long they have a name.
+//!
+//! Each endpoint has a region with a name, as `/dev/shm/PID:0:0`, by which its peer maps it. A
+//! process that is killed leaves the name, and 16 MiB of memory with it; the next one that gets its
+//! number cannot open an endpoint (EBUSY). So a name goes as soon as the peer has mapped the
+//! region; what both have mapped goes with them.
+//!
+//! The provider maps the peer's region as if its own library had made it: a client with
+//! libfabric 1.17 was ended by SIGSEGV at a server with 2.1. A region begins with the version of
+//! its layout (`struct smr_region`, `SMR_VERSION` of libfabric), which nobody there looks at.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::Read,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use crate::error::Error;
+
+/// The place of the names, where glibc's `shm_open(3)` has them.
+const REGIONS: &str = "/dev/shm";
+/// The begin of an address of the provider shm (fi_shm(7)), behind which the region's name stands.
+const PREFIX: &[u8] = b"fi_shm://";
+
+/// Checks that an endpoint and its peer have regions of one layout. What is no address of shm, or a
+/// region that cannot be read, is left to the provider.
+///
+/// # Errors
+/// EPROTONOSUPPORT where the layouts differ.
+pub(crate) fn check(own: &[u8], peer: &[u8]) -> Result<(), Error> {
+    check_below(Path::new(REGIONS), own, peer)
+}
+
+fn check_below(regions: &Path, own: &[u8], peer: &[u8]) -> Result<(), Error> {
+    match (version(regions, own), version(regions, peer)) {
+        (Some(own), Some(peer)) if own != peer => Err(Error {
+            call: "shm, whose peer has another version of libfabric",
+            code: libc::EPROTONOSUPPORT,
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Takes the name off the region of this process's endpoint with this address, once its peer has
+/// mapped it. An address of another provider has none.
+pub(crate) fn forget_name(own: &[u8]) {
+    if let Some(region) = region(Path::new(REGIONS), own) {
+        // A name that is not there is as good; the provider does not miss it when it closes.
+        drop(fs::remove_file(region));
+    }
+}
+
+fn version(regions: &Path, address: &[u8]) -> Option<u8> {
+    // The peer says the name: one of a FIFO is not waited for.
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(libc::O_NONBLOCK);
+    let mut version = [0];
+    options.open(region(regions, address)?).ok()?.read_exact(&mut version).ok()?;
+    Some(version[0])
+}
+
+fn region(regions: &Path, address: &[u8]) -> Option<PathBuf> {
+    let name = address.strip_prefix(PREFIX)?;
+    let name = str::from_utf8(name.split(|byte| *byte == 0).next()?).ok()?;
+    (!name.is_empty() && !name.contains('/')).then(|| regions.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Channel, Domain, EndpointKind, Info, Listener, Patience, connect};
+    use std::{process::Command, thread, time::Duration};
+
+    #[test]
+    fn a_region_has_no_name_once_both_ends_have_met() {
+        let open = || {
+            let info = Info::find("shm", EndpointKind::ReliableDatagrams, None).unwrap();
+            Domain::open(info).unwrap()
+        };
+        let patience = || Patience::new(Duration::from_secs(20), &|| false);
+        let is_named = |address: &[u8]| region(Path::new(REGIONS), address).unwrap().exists();
+        let ticket = [7; 16];
+        let mut listener = Listener::new(&open(), ticket).unwrap();
+        let address = listener.address().unwrap();
+        assert!(is_named(&address.bytes));
+        let accepted = thread::spawn(move || listener.accept(patience()).unwrap());
+        let mut near = connect(&open(), &address, &ticket, patience()).unwrap();
+        let mut far = accepted.join().unwrap();
+        let own = |channel: &mut Channel| channel.parts().names.clone().unwrap().own;
+        assert_eq!(own(&mut far), address.bytes);
+        assert_ne!(own(&mut near), own(&mut far));
+        assert!(!is_named(&own(&mut near)) && !is_named(&own(&mut far)));
+    }
+
+    #[test]
+    fn regions_of_two_layouts_are_refused_and_what_cannot_be_read_is_not() {
+        let place = tempfile::tempdir().unwrap();
+        for (name, version) in [("1:0:0", 4), ("1:0:1", 4), ("2:0:0", 8)] {
+            std::fs::write(place.path().join(name), [version, 0, 0]).unwrap();
+        }
+        std::fs::write(place.path().join("empty"), []).unwrap();
+        let checked = |own: &str, peer: &[u8]| check_below(place.path(), own.as_bytes(), peer);
+        assert_eq!(checked("fi_shm://1:0:0", b"fi_shm://1:0:1\0\0"), Ok(()));
+        let error = checked("fi_shm://1:0:0", b"fi_shm://2:0:0\0").unwrap_err();
+        assert_eq!(error.code, libc::EPROTONOSUPPORT);
+        assert!(checked("fi_shm://2:0:0", b"fi_shm://1:0:1").is_err());
+        let made = Command::new("mkfifo").arg(place.path().join("fifo")).status().unwrap();
+        assert!(made.success());
+        for unread in
+            ["fi_shm://fifo", "fi_shm://3:0:0", "fi_shm://empty", "fi_shm://../2:0:0", "2:0:0", ""]
+        {
+            assert_eq!(checked("fi_shm://1:0:0", unread.as_bytes()), Ok(()), "{unread}");
+        }
+    }
+}
