@@ -12,6 +12,8 @@ import org.jspecify.annotations.Nullable;
  * @param bytes its size
  * @param storedAs the name that it got, where another file kept its own; else null
  * @param problem why it failed; null if it did not
+ * @param nameEncoded where bytes of the name are no text, all of it percent-encoded as in the path
+ *     of a URL; else empty
  */
 public record FileResult(
         String name,
@@ -19,7 +21,8 @@ public record FileResult(
         boolean isDirectory,
         long bytes,
         @Nullable String storedAs,
-        @Nullable Problem problem) {
+        @Nullable Problem problem,
+        String nameEncoded) {
     /** The ways in which a file comes out. */
     public enum Status {
         /** It is durable at the target. */

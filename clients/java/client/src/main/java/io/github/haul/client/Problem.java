@@ -12,6 +12,8 @@ package io.github.haul.client;
  * @param needs what it needs
  * @param found what was found
  * @param hint what to do
+ * @param pathEncoded where bytes of the path are no text, all of it percent-encoded as in the path
+ *     of a URL; else empty
  */
 public record Problem(
         String code,
@@ -20,7 +22,29 @@ public record Problem(
         String what,
         String needs,
         String found,
-        String hint) {
+        String hint,
+        String pathEncoded) {
+    /**
+     * Describes what concerns no file, or one whose name is text.
+     *
+     * @param code the fault's name, or empty
+     * @param side whose fault it is, or empty
+     * @param path the file it concerns, or empty
+     * @param what what was tried and failed
+     * @param needs what it needs
+     * @param found what was found
+     * @param hint what to do
+     */
+    public Problem(
+            String code,
+            String side,
+            String path,
+            String what,
+            String needs,
+            String found,
+            String hint) {
+        this(code, side, path, what, needs, found, hint, "");
+    }
 
     @Override
     public String toString() {

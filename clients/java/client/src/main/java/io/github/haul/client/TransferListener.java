@@ -16,16 +16,30 @@ public interface TransferListener {
     default void onProgress(TransferProgress progress) {}
 
     /**
-     * Hears of each file that has come out.
+     * Hears of each file that was offered and has come out.
      *
      * @param file how it came out
      */
     default void onFile(FileResult file) {}
 
     /**
-     * Hears a word for the user: a connection that was lost or is back, an engine that fell back.
+     * Hears of each session that is open: the first, and one after each lost connection.
      *
-     * @param words the words
+     * @param session what was agreed
      */
-    default void onNotice(String words) {}
+    default void onSession(SessionOpened session) {}
+
+    /**
+     * Hears that the connection is lost, or back.
+     *
+     * @param change what has become of it
+     */
+    default void onConnection(ConnectionChange change) {}
+
+    /**
+     * Hears of what a user may want to know, after which the transfer goes on.
+     *
+     * @param notice what it is
+     */
+    default void onNotice(TransferNotice notice) {}
 }

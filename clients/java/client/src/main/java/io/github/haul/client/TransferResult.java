@@ -4,15 +4,20 @@ import java.time.Duration;
 import java.util.List;
 
 /**
- * What a transfer did. Directories and links count as files.
+ * What a transfer did. Links count as files, directories by themselves.
  *
  * @param filesDone files that are durable at the target now
  * @param filesSkipped files that were there already, the same
- * @param filesFailed files that are not at the target
+ * @param filesFailed files and directories that are not at the target
+ * @param filesLeftOut FIFOs, sockets and devices, which are never sent
  * @param filesPlanned of a dry run: files that would be sent
+ * @param directoriesDone directories that were made
+ * @param directoriesSkipped directories that were there already
+ * @param directoriesPlanned of a dry run: directories that would be made
  * @param bytes bytes of the files that are done
  * @param bytesSkipped bytes of the files that were skipped
  * @param bytesResumed bytes that an earlier run had left at the target
+ * @param bytesPlanned of a dry run: bytes that would be sent
  * @param spansResent pieces that arrived damaged and went out again
  * @param connections sessions that it took: more than one where the connection was lost
  * @param duration how long it took
@@ -26,10 +31,15 @@ public record TransferResult(
         long filesDone,
         long filesSkipped,
         long filesFailed,
+        long filesLeftOut,
         long filesPlanned,
+        long directoriesDone,
+        long directoriesSkipped,
+        long directoriesPlanned,
         long bytes,
         long bytesSkipped,
         long bytesResumed,
+        long bytesPlanned,
         long spansResent,
         int connections,
         Duration duration,

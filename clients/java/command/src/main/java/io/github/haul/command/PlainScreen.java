@@ -1,7 +1,9 @@
 package io.github.haul.command;
 
+import io.github.haul.client.ConnectionChange;
 import io.github.haul.client.FileResult;
 import io.github.haul.client.Problem;
+import io.github.haul.client.TransferNotice;
 import io.github.haul.client.TransferProgress;
 import java.util.Locale;
 
@@ -50,10 +52,38 @@ final class PlainScreen implements Screen {
     }
 
     @Override
-    public void onNotice(String words) {
+    public void onConnection(ConnectionChange change) {
         if (!isQuiet) {
-            terminal.error(words);
+            String why = change.why().isEmpty() ? "" : ": " + change.why();
+            String is = change.state() == ConnectionChange.State.BACK ? " is back" : " was lost";
+            terminal.error("the connection to " + change.server() + is + why);
         }
+    }
+
+    @Override
+    public void onNotice(TransferNotice notice) {
+        if (notice instanceof TransferNotice.Failure failure) {
+            terminal.error(ProblemText.of(failure.problem()));
+        } else if (!isQuiet) {
+            String words = words(notice);
+            if (!words.isEmpty()) {
+                terminal.error(words);
+            }
+        }
+    }
+
+    private static String words(TransferNotice notice) {
+        if (notice instanceof TransferNotice.LeftOut leftOut) {
+            return "left out: " + ProblemText.of(leftOut.problem());
+        }
+        if (notice instanceof TransferNotice.Fallback fallback) {
+            return fallback.fromTo() + (fallback.why().isEmpty() ? "" : ": " + fallback.why());
+        }
+        if (notice instanceof TransferNotice.Rereading rereading) {
+            return rereading.name() + " is read again: " + rereading.why();
+        }
+        // What is resumed stands in the report.
+        return notice instanceof TransferNotice.Stall stall ? stall.what() : "";
     }
 
     @Override

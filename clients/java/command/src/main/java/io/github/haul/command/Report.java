@@ -9,30 +9,9 @@ import io.github.haul.client.TransferResult;
  * @param to where the files are now, without a token
  * @param isDryRun nothing was moved
  * @param result what the client says
- * @param counts what the listener counted
  */
-record Report(String from, String to, boolean isDryRun, TransferResult result, FileCounts counts) {
+record Report(String from, String to, boolean isDryRun, TransferResult result) {
     private static final double NS_PER_S = 1e9;
-
-    /**
-     * Whether the counts are of the whole transfer. A session that follows a lost one tells of all
-     * files again, and the listener does not hear where it begins.
-     */
-    boolean isCounted() {
-        return result.connections() <= 1;
-    }
-
-    long doneDirectories() {
-        return isCounted() ? counts.doneDirectories() : 0;
-    }
-
-    long skippedDirectories() {
-        return isCounted() ? counts.skippedDirectories() : 0;
-    }
-
-    long plannedDirectories() {
-        return isCounted() ? counts.plannedDirectories() : 0;
-    }
 
     double seconds() {
         return result.duration().toNanos() / NS_PER_S;
@@ -57,32 +36,17 @@ record Report(String from, String to, boolean isDryRun, TransferResult result, F
         return Amounts.gbitPerS(movedBytes(), seconds());
     }
 
-    long doneFiles() {
-        return Math.max(0, result.filesDone() - doneDirectories());
-    }
-
-    long skippedFiles() {
-        return Math.max(0, result.filesSkipped() - skippedDirectories());
-    }
-
-    long plannedFiles() {
-        return Math.max(0, result.filesPlanned() - plannedDirectories());
-    }
-
     /** The last line of {@code --json}: what this client does not know of is left out. */
     Json json() {
-        Json files = new Json().put("done", doneFiles());
-        if (doneDirectories() > 0) {
-            files.put("done_directories", doneDirectories());
-        }
-        files.put("skipped", skippedFiles());
-        if (skippedDirectories() > 0) {
-            files.put("skipped_directories", skippedDirectories());
-        }
-        files.put("failed", result.filesFailed()).put("removed", 0).put("planned", plannedFiles());
-        if (plannedDirectories() > 0) {
-            files.put("planned_directories", plannedDirectories());
-        }
+        Json files = new Json().put("done", result.filesDone());
+        putUnlessZero(files, "done_directories", result.directoriesDone());
+        files.put("skipped", result.filesSkipped());
+        putUnlessZero(files, "skipped_directories", result.directoriesSkipped());
+        files.put("failed", result.filesFailed())
+                .put("left_out", result.filesLeftOut())
+                .put("removed", 0)
+                .put("planned", result.filesPlanned());
+        putUnlessZero(files, "planned_directories", result.directoriesPlanned());
         Json report =
                 Json.event("report")
                         .put("ok", result.isComplete())
@@ -92,10 +56,8 @@ record Report(String from, String to, boolean isDryRun, TransferResult result, F
                         .put("resumed_bytes", resumedBytes())
                         .put("skipped_bytes", result.bytesSkipped())
                         .put("moved_bytes", movedBytes())
-                        .put("dry_run", isDryRun);
-        if (isCounted()) {
-            report.put("planned_bytes", counts.plannedBytes());
-        }
+                        .put("dry_run", isDryRun)
+                        .put("planned_bytes", result.bytesPlanned());
         return report.put("sources_removed", 0)
                 .put("seconds", seconds())
                 .put("gbit_per_s", gbitPerS())
@@ -104,5 +66,11 @@ record Report(String from, String to, boolean isDryRun, TransferResult result, F
                 .put("digest", result.digest())
                 .put("resent_spans", result.spansResent())
                 .put("reconnections", Math.max(0, result.connections() - 1));
+    }
+
+    private static void putUnlessZero(Json files, String name, long count) {
+        if (count > 0) {
+            files.put(name, count);
+        }
     }
 }

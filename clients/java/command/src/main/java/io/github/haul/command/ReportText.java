@@ -18,12 +18,13 @@ final class ReportText {
         TransferResult result = report.result();
         List<String> lines = new ArrayList<>();
         if (report.isDryRun()) {
-            String planned = Amounts.bytes(report.counts().plannedBytes());
+            String planned = Amounts.bytes(result.bytesPlanned());
             lines.add(
                     "dry run, nothing was changed: "
-                            + Amounts.count(report.plannedFiles(), "file")
+                            + Amounts.count(result.filesPlanned(), "file")
                             + " would be copied"
-                            + (report.isCounted() ? ", " + planned : ""));
+                            + ", "
+                            + planned);
         } else {
             lines.add(report.from() + " -> " + report.to());
             lines.add(verdict(report) + ": " + amount(report));
@@ -62,9 +63,9 @@ final class ReportText {
 
     private static String amount(Report report) {
         String files = "";
-        long doneDirectories = report.doneDirectories();
-        if (report.doneFiles() + doneDirectories > 1) {
-            files = counted(report.doneFiles(), doneDirectories) + ", ";
+        TransferResult result = report.result();
+        if (result.filesDone() + result.directoriesDone() > 1) {
+            files = counted(result.filesDone(), result.directoriesDone()) + ", ";
         }
         String time = Amounts.time(report.seconds());
         if (report.movedBytes() == 0) {
@@ -79,22 +80,27 @@ final class ReportText {
         TransferResult result = report.result();
         List<String> parts = new ArrayList<>();
         if (report.isDryRun()) {
-            if (report.plannedDirectories() > 0) {
-                parts.add(counted(0, report.plannedDirectories()) + " would be made");
+            if (result.directoriesPlanned() > 0) {
+                parts.add(counted(0, result.directoriesPlanned()) + " would be made");
             }
         } else {
-            parts.add(counted(report.doneFiles(), report.doneDirectories()) + " done");
+            parts.add(counted(result.filesDone(), result.directoriesDone()) + " done");
         }
-        if (result.filesSkipped() > 0) {
-            String there = counted(report.skippedFiles(), report.skippedDirectories());
+        if (result.filesSkipped() + result.directoriesSkipped() > 0) {
+            String there = counted(result.filesSkipped(), result.directoriesSkipped());
             parts.add(there + " there already");
         }
         if (result.filesFailed() > 0) {
             parts.add(result.filesFailed() + (report.isDryRun() ? " would fail" : " failed"));
         }
-        boolean isPlain = result.filesSkipped() + result.filesFailed() == 0;
+        boolean isPlain =
+                result.filesSkipped() + result.directoriesSkipped() + result.filesFailed() == 0;
         if (!parts.isEmpty() && (report.isDryRun() || !isPlain)) {
             lines.add(line("files", String.join(", ", parts)));
+        }
+        if (result.filesLeftOut() > 0) {
+            String text = Amounts.count(result.filesLeftOut(), "special file");
+            lines.add(line("left out", text + " (a FIFO, a socket or a device)"));
         }
         result.failures().stream()
                 .limit(FAILED_NAMES_MAX)

@@ -119,7 +119,9 @@ final class TransferFlags {
 
     @Option(
             names = "--json",
-            description = "Print one JSON object a line: progress, file, error, notice, report")
+            description =
+                    "Print one JSON object a line: session, progress, connection, file, fallback,"
+                            + " stall, resume, rereading, left_out, error, report")
     private boolean json;
 
     @Option(

@@ -1,9 +1,12 @@
 package io.github.haul.command;
 
+import io.github.haul.client.ConnectionChange;
 import io.github.haul.client.FileResult;
 import io.github.haul.client.HaulException;
 import io.github.haul.client.Problem;
+import io.github.haul.client.SessionOpened;
 import io.github.haul.client.TransferListener;
+import io.github.haul.client.TransferNotice;
 import io.github.haul.client.TransferProgress;
 import io.github.haul.client.TransferResult;
 import java.util.concurrent.CancellationException;
@@ -16,7 +19,6 @@ final class TransferRun {
     private final String from;
     private final String to;
     private final boolean isDryRun;
-    private final FileCounts counts = new FileCounts();
     private volatile boolean hasBegun;
 
     TransferRun(Screen screen, String from, String to, boolean isDryRun) {
@@ -38,14 +40,24 @@ final class TransferRun {
             @Override
             public void onFile(FileResult file) {
                 hasBegun = true;
-                counts.add(file);
                 screen.onFile(file);
             }
 
             @Override
-            public void onNotice(String words) {
+            public void onSession(SessionOpened session) {
+                screen.onSession(session);
+            }
+
+            @Override
+            public void onConnection(ConnectionChange change) {
                 hasBegun = true;
-                screen.onNotice(words);
+                screen.onConnection(change);
+            }
+
+            @Override
+            public void onNotice(TransferNotice notice) {
+                hasBegun = true;
+                screen.onNotice(notice);
             }
         };
     }
@@ -98,7 +110,13 @@ final class TransferRun {
 
     /** Whether no source was there, which was said of each. */
     private static boolean isNothingThere(TransferResult result) {
-        long others = result.filesDone() + result.filesSkipped() + result.filesPlanned();
+        long others =
+                result.filesDone()
+                        + result.filesSkipped()
+                        + result.filesPlanned()
+                        + result.directoriesDone()
+                        + result.directoriesSkipped()
+                        + result.directoriesPlanned();
         return others == 0
                 && result.failures().stream()
                         .map(FileResult::problem)
@@ -106,6 +124,6 @@ final class TransferRun {
     }
 
     private Report report(TransferResult result) {
-        return new Report(from, to, isDryRun, result, counts);
+        return new Report(from, to, isDryRun, result);
     }
 }

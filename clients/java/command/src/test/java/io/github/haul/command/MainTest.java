@@ -7,9 +7,7 @@ import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
-import io.github.haul.client.FileResult;
 import io.github.haul.client.Problem;
-import io.github.haul.client.TransferResult;
 import java.io.ByteArrayOutputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
@@ -18,7 +16,6 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -161,40 +158,6 @@ final class MainTest {
         String page = Files.readString(Path.of("../../../docs/java.md"));
         String help = run("push", "--help").output();
         assertTrue(page.contains(help.replaceAll("(?m)^(?=.)", "    ")), help);
-    }
-
-    private static Report report(int connections) {
-        FileCounts counts = new FileCounts();
-        for (int session = 0; session < connections; session++) {
-            counts.add(new FileResult("d", FileResult.Status.DONE, true, 4096, null, null));
-        }
-        TransferResult result =
-                new TransferResult(
-                        3,
-                        0,
-                        0,
-                        0,
-                        9,
-                        0,
-                        0,
-                        0,
-                        connections,
-                        Duration.ofSeconds(1),
-                        "safe",
-                        "aes-gmac",
-                        "haul",
-                        List.of());
-        return new Report("a", "b", false, result, counts);
-    }
-
-    @Test
-    void directoriesThatTwoSessionsToldOfAreNotTakenFromTheFilesTwice() {
-        assertEquals(2, report(1).doneFiles());
-        assertEquals(3, report(2).doneFiles());
-        assertTrue(report(1).json().toString().contains("\"done_directories\":1"));
-        String again = report(2).json().toString();
-        assertFalse(again.contains("done_directories") || again.contains("planned_bytes"), again);
-        assertTrue(again.contains("\"reconnections\":1"), again);
     }
 
     @Test

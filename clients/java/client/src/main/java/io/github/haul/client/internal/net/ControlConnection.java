@@ -29,11 +29,13 @@ public final class ControlConnection implements AutoCloseable {
     private final Socket tcp;
     private final SSLSocket socket;
     private final InputStream input;
+    private final Duration roundTrip;
     private final ReentrantLock sending = new ReentrantLock();
     private ByteBuffer arrived = ByteBuffer.allocate(READ_BYTES).flip();
     private int messageBytesMax = Limits.MESSAGE_BYTES_MAX_UNKNOWN;
 
-    private ControlConnection(Socket tcp, SSLSocket socket) throws IOException {
+    private ControlConnection(Socket tcp, SSLSocket socket, Duration roundTrip) throws IOException {
+        this.roundTrip = roundTrip;
         this.tcp = tcp;
         this.socket = socket;
         this.input = socket.getInputStream();
@@ -54,7 +56,9 @@ public final class ControlConnection implements AutoCloseable {
         Socket tcp = new Socket();
         try {
             tcp.setTcpNoDelay(true);
+            long begunNs = System.nanoTime();
             tcp.connect(server, patienceMs);
+            Duration roundTrip = Duration.ofNanos(System.nanoTime() - begunNs);
             tcp.setSoTimeout(patienceMs);
             SSLSocket tls =
                     (SSLSocket)
@@ -67,11 +71,20 @@ public final class ControlConnection implements AutoCloseable {
             parameters.setServerNames(List.of());
             tls.setSSLParameters(parameters);
             tls.startHandshake();
-            return new ControlConnection(tcp, tls);
+            return new ControlConnection(tcp, tls, roundTrip);
         } catch (IOException | RuntimeException failed) {
             tcp.close();
             throw failed;
         }
+    }
+
+    /**
+     * Tells how long the TCP connection took to be made: one round trip.
+     *
+     * @return the time
+     */
+    public Duration roundTrip() {
+        return roundTrip;
     }
 
     /** Allows the longer messages of a session whose token was accepted. */

@@ -3,6 +3,7 @@ package io.github.haul.client.internal.session;
 import com.google.protobuf.ByteString;
 import io.github.haul.client.FileResult;
 import io.github.haul.client.TransferListener;
+import io.github.haul.client.TransferNotice;
 import io.github.haul.client.TransferOptions;
 import io.github.haul.client.internal.machine.OfferAnswer;
 import io.github.haul.client.internal.machine.Receiver;
@@ -21,6 +22,7 @@ import io.github.haul.client.internal.proto.Side;
 import io.github.haul.client.internal.proto.SideReport;
 import io.github.haul.client.internal.target.PartialFile;
 import io.github.haul.client.internal.target.Prepared;
+import io.github.haul.client.internal.target.Recheck;
 import io.github.haul.client.internal.target.Target;
 import io.github.haul.client.internal.target.TargetEntry;
 import io.github.haul.client.internal.wire.ProtocolViolation;
@@ -92,7 +94,7 @@ final class PullRole implements Role {
                         inbox,
                         headway,
                         options.stallAfter().toNanos(),
-                        listener::onNotice);
+                        stall -> listener.onNotice(Words.stall(stall, options.stallAfter())));
         patience = new Patience(options.stallAfter().toNanos());
         committer.start();
     }
@@ -184,10 +186,10 @@ final class PullRole implements Role {
 
     private void noticed(Notice notice) {
         if (!notice.hasFault()) {
-            String why = notice.getWhy().isEmpty() ? "" : ": " + notice.getWhy();
-            listener.onNotice(Words.printable(notice.getWhat() + why));
+            listener.onNotice(Words.notice(notice, Side.SOURCE));
         } else if (notice.getFault().getCode() == FaultCode.KIND_UNSUPPORTED) {
-            listener.onNotice("left out: " + Words.of(notice.getFault()));
+            tally.leftOut++;
+            listener.onNotice(new TransferNotice.LeftOut(Words.of(notice.getFault())));
         } else {
             failedBeside(notice.getFault());
         }
@@ -196,18 +198,13 @@ final class PullRole implements Role {
     /** Counts a source that could not even be offered. */
     private void failedBeside(Fault fault) {
         tally.foundFiles++;
-        end(
-                new FileResult(
-                        Words.name(fault.getPath()),
-                        FileResult.Status.FAILED,
-                        false,
-                        0,
-                        null,
-                        Words.of(fault)));
+        tally.count(Words.failedBeside(fault));
+        listener.onNotice(new TransferNotice.Failure(Words.of(fault)));
     }
 
     private void offered(FileOffer offer) {
         tally.foundFiles++;
+        tally.foundDirectories += offer.getKind() == FileKind.DIRECTORY ? 1 : 0;
         tally.foundBytes += offer.getSizeBytes();
         boolean isLarge = target.isOfSeveralSpans(offer.getSizeBytes());
         if (isLarge && !options.isDryRun()) {
@@ -235,6 +232,11 @@ final class PullRole implements Role {
             largeFiles += isLarge ? 1 : 0;
             shared.put(file, need.entry());
             tally.resumed(need.resumedBytes());
+            if (need.resumedBytes() > 0) {
+                listener.onNotice(
+                        new TransferNotice.Resumed(
+                                need.resumedBytes(), whyResumed(need.recheck())));
+            }
             headway.askedFor(need.spanBytes());
             answer =
                     new OfferAnswer.Needed(
@@ -294,6 +296,12 @@ final class PullRole implements Role {
         }
     }
 
+    private static String whyResumed(@Nullable Recheck recheck) {
+        return recheck == null
+                ? "these are here already, verified"
+                : "these are here already; they are read back, as " + recheck.why();
+    }
+
     private static FileResult result(
             FileOffer offer, FileResult.Status status, ByteString storedAs, @Nullable Fault fault) {
         return new FileResult(
@@ -302,7 +310,8 @@ final class PullRole implements Role {
                 offer.getKind() == FileKind.DIRECTORY,
                 offer.getSizeBytes(),
                 storedAs.isEmpty() ? null : Words.name(storedAs),
-                fault == null ? null : Words.of(fault, offer.getName()));
+                fault == null ? null : Words.of(fault, offer.getName()),
+                Words.encoded(offer.getName()));
     }
 
     private void end(FileResult result) {
@@ -388,7 +397,8 @@ final class PullRole implements Role {
             return;
         }
         isFinishing = true;
-        target.finishDirectories().forEach(fault -> listener.onNotice(Words.of(fault).toString()));
+        target.finishDirectories()
+                .forEach(fault -> listener.onNotice(new TransferNotice.Failure(Words.of(fault))));
         SideReport report = SideReport.newBuilder().setEngine("direct buffers").build();
         shared.run(machine -> machine.finish(report));
     }

@@ -3,6 +3,7 @@ package io.github.haul.client.internal.session;
 import com.google.protobuf.ByteString;
 import io.github.haul.client.FileResult;
 import io.github.haul.client.TransferListener;
+import io.github.haul.client.TransferNotice;
 import io.github.haul.client.TransferOptions;
 import io.github.haul.client.internal.machine.FileOutcome;
 import io.github.haul.client.internal.machine.Sender;
@@ -13,6 +14,7 @@ import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.proto.Opened;
+import io.github.haul.client.internal.proto.Side;
 import io.github.haul.client.internal.proto.SideReport;
 import io.github.haul.client.internal.source.HardLinks;
 import io.github.haul.client.internal.source.SourceEntry;
@@ -74,7 +76,7 @@ final class PushRole implements Role {
         // Whether there is such a digest is found out here, on the session's own thread.
         SpanDigest.of(session.digest(), session.keys());
         shared = new SendShared(new Sender(opened.getOffersMax(), opened.getOfferBytesMax()));
-        checks = new SourceChecks(shared, inbox, () -> DataStreams.digestOf(session));
+        checks = new SourceChecks(shared, inbox, () -> DataStreams.digestOf(session), listener);
         streams =
                 new SendStreams(
                         session,
@@ -82,7 +84,7 @@ final class PushRole implements Role {
                         inbox,
                         headway,
                         options.stallAfter().toNanos(),
-                        listener::onNotice);
+                        stall -> listener.onNotice(Words.stall(stall, options.stallAfter())));
         patience = new Patience(options.stallAfter().toNanos());
         this.walk.start();
     }
@@ -163,7 +165,8 @@ final class PushRole implements Role {
             } else if (listed instanceof SourceWalk.Failed failed) {
                 notOffered(failed.fault());
             } else if (listed instanceof SourceWalk.LeftOut leftOut) {
-                listener.onNotice("left out: " + Words.of(leftOut.fault()));
+                tally.leftOut++;
+                listener.onNotice(new TransferNotice.LeftOut(Words.of(leftOut.fault())));
             }
         }
     }
@@ -173,6 +176,7 @@ final class PushRole implements Role {
         shared.put(file, entry);
         links.offered(file, entry);
         tally.foundFiles++;
+        tally.foundDirectories += entry.offer().getKind() == FileKind.DIRECTORY ? 1 : 0;
         tally.foundBytes += entry.offer().getSizeBytes();
         mayReturn += entry.offer().getKind() == FileKind.HARD_LINK ? 1 : 0;
         if (entry.offer().getSizeBytes() > 0 && !options.isDryRun()) {
@@ -182,10 +186,14 @@ final class PushRole implements Role {
 
     /** Tells both users of a source that cannot even be offered. */
     private void notOffered(Fault fault) {
-        String name = Words.name(fault.getPath());
         tally.foundFiles++;
-        end(new FileResult(name, FileResult.Status.FAILED, false, 0, null, Words.of(fault)));
+        failedBeside(fault);
         shared.run(machine -> machine.notice(Notice.newBuilder().setFault(fault).build()));
+    }
+
+    private void failedBeside(Fault fault) {
+        tally.count(Words.failedBeside(fault));
+        listener.onNotice(new TransferNotice.Failure(Words.of(fault)));
     }
 
     private void end(FileResult result) {
@@ -241,23 +249,17 @@ final class PushRole implements Role {
     private void resumed(SenderEvent.Resumed found) {
         tally.resumed(found.bytes());
         resumed.put(found.file(), found.bytes());
-        checks.keepEarlier(found);
+        long bytes = checks.keepEarlier(found);
+        if (bytes > 0) {
+            listener.onNotice(new TransferNotice.Resumed(bytes, "these are at the target already"));
+        }
     }
 
     private void noticed(Notice notice) {
         if (notice.hasFault()) {
-            FileResult failed =
-                    new FileResult(
-                            Words.name(notice.getFault().getPath()),
-                            FileResult.Status.FAILED,
-                            false,
-                            0,
-                            null,
-                            Words.of(notice.getFault()));
-            end(failed);
+            failedBeside(notice.getFault());
         } else {
-            String why = notice.getWhy().isEmpty() ? "" : ": " + notice.getWhy();
-            listener.onNotice(Words.printable(notice.getWhat() + why));
+            listener.onNotice(Words.notice(notice, Side.TARGET));
         }
     }
 
@@ -323,7 +325,8 @@ final class PushRole implements Role {
                 source.offer().getKind() == FileKind.DIRECTORY,
                 source.offer().getSizeBytes(),
                 name == null ? null : Words.name(name),
-                fault == null ? null : Words.of(fault, source.name()));
+                fault == null ? null : Words.of(fault, source.name()),
+                Words.encoded(source.name()));
     }
 
     /** Says goodbye once all is settled. */

@@ -1,6 +1,8 @@
 package io.github.haul.client.internal.session;
 
 import com.google.protobuf.ByteString;
+import io.github.haul.client.TransferListener;
+import io.github.haul.client.TransferNotice;
 import io.github.haul.client.internal.machine.SenderEvent;
 import io.github.haul.client.internal.machine.SpanGrid;
 import io.github.haul.client.internal.machine.SpanSet;
@@ -46,6 +48,7 @@ final class SourceChecks {
     private final SendShared shared;
     private final Inbox inbox;
     private final Supplier<SpanDigest> digests;
+    private final TransferListener listener;
     private final Map<Integer, Earlier> earlier = new HashMap<>();
     private final Set<Integer> reading = new HashSet<>();
 
@@ -69,17 +72,22 @@ final class SourceChecks {
         }
     }
 
-    SourceChecks(SendShared shared, Inbox inbox, Supplier<SpanDigest> digests) {
+    SourceChecks(
+            SendShared shared,
+            Inbox inbox,
+            Supplier<SpanDigest> digests,
+            TransferListener listener) {
+        this.listener = listener;
         this.shared = shared;
         this.inbox = inbox;
         this.digests = digests;
     }
 
-    /** Remembers what an earlier session left of a file. */
-    void keepEarlier(SenderEvent.Resumed resumed) {
+    /** Remembers what an earlier session left of a file; tells how much, but for holes. */
+    long keepEarlier(SenderEvent.Resumed resumed) {
         SourceEntry source = shared.source(resumed.file());
         if (source == null) {
-            return;
+            return 0;
         }
         SpanGrid grid;
         try {
@@ -92,6 +100,7 @@ final class SourceChecks {
         if (!spans.isEmpty()) {
             earlier.put(resumed.file(), new Earlier(spans, grid, resumed));
         }
+        return spans.bytes(grid);
     }
 
     /** Notes that some of that is not there any more. */
@@ -145,6 +154,12 @@ final class SourceChecks {
                             });
             reader = executor;
         }
+        String since = isTouched ? "it was offered" : "an earlier run";
+        listener.onNotice(
+                new TransferNotice.Rereading(
+                        Words.name(source.name()),
+                        Words.encoded(source.name()),
+                        "its inode has changed since " + since + " (a mode, a link, or bytes)"));
         reading.add(file);
         List<SendShared.Sent> sent = isTouched ? shared.sentOf(file) : List.of();
         executor.execute(

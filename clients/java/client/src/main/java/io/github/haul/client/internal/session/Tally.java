@@ -16,7 +16,12 @@ import java.util.List;
  * counts once, as it came out the first time.
  */
 final class Tally {
+    /** Entries that were offered, or could not be. */
     long foundFiles;
+
+    /** Directories among them. */
+    long foundDirectories;
+
     long foundBytes;
     long doneFiles;
     long doneBytes;
@@ -24,6 +29,14 @@ final class Tally {
     long skippedBytes;
     long failedFiles;
     long plannedFiles;
+    long plannedBytes;
+    long doneDirectories;
+    long skippedDirectories;
+    long plannedDirectories;
+    private long failedDirectories;
+
+    /** Sources that are never sent, as this session told of them. */
+    long leftOut;
 
     /** Bytes that an earlier run had left: those of an earlier session are this run's own. */
     long resumedBytes;
@@ -54,10 +67,15 @@ final class Tally {
     void beginSession() {
         sessions++;
         foundFiles = 0;
+        foundDirectories = 0;
         foundBytes = 0;
         failedFiles = 0;
         failures.clear();
+        failedDirectories = 0;
         plannedFiles = 0;
+        plannedBytes = 0;
+        plannedDirectories = 0;
+        leftOut = 0;
         verifiedBytes = 0;
         foundInPlace = 0;
         settledInSession = 0;
@@ -83,18 +101,27 @@ final class Tally {
             }
             inPlace.add(hash);
         }
+        long directory = file.isDirectory() ? 1 : 0;
+        long bytes = file.isDirectory() ? 0 : file.bytes();
         switch (file.status()) {
             case DONE -> {
-                doneFiles++;
-                doneBytes += file.bytes();
+                doneFiles += 1 - directory;
+                doneDirectories += directory;
+                doneBytes += bytes;
             }
             case SKIPPED -> {
-                skippedFiles++;
-                skippedBytes += file.bytes();
+                skippedFiles += 1 - directory;
+                skippedDirectories += directory;
+                skippedBytes += bytes;
             }
-            case WOULD_COPY, WOULD_REPLACE -> plannedFiles++;
+            case WOULD_COPY, WOULD_REPLACE -> {
+                plannedFiles += 1 - directory;
+                plannedDirectories += directory;
+                plannedBytes += bytes;
+            }
             case FAILED -> {
                 failedFiles++;
+                failedDirectories += directory;
                 if (failures.size() < TransferResult.FAILURES_MAX) {
                     failures.add(file);
                 }
@@ -105,7 +132,8 @@ final class Tally {
 
     private long hash(FileResult file) {
         sha256.update((byte) (file.isDirectory() ? 1 : 0));
-        byte[] digest = sha256.digest(file.name().getBytes(StandardCharsets.UTF_8));
+        byte[] digest =
+                sha256.digest((file.nameEncoded() + file.name()).getBytes(StandardCharsets.UTF_8));
         return ByteBuffer.wrap(digest).getLong();
     }
 
@@ -115,10 +143,12 @@ final class Tally {
     }
 
     TransferProgress progress() {
-        long settled = doneFiles + skippedFiles + failedFiles + plannedFiles;
+        long failed = failedFiles - failedDirectories;
+        long settled = doneFiles + skippedFiles + failed + plannedFiles;
         long verified = verifiedBytes + foundInPlace + skippedBytes;
         return new TransferProgress(
-                Math.max(foundFiles, settled),
+                Math.max(foundFiles - foundDirectories, settled),
+                doneFiles,
                 settled,
                 foundBytes,
                 Math.min(verified, foundBytes),

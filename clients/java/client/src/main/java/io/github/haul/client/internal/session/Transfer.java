@@ -1,11 +1,14 @@
 package io.github.haul.client.internal.session;
 
 import com.google.protobuf.ByteString;
+import io.github.haul.client.ConnectionChange;
 import io.github.haul.client.FileResult;
 import io.github.haul.client.HaulException;
 import io.github.haul.client.HaulToken;
 import io.github.haul.client.HaulUrl;
 import io.github.haul.client.Problem;
+import io.github.haul.client.SessionOpened;
+import io.github.haul.client.TransferNotice;
 import io.github.haul.client.TransferOptions;
 import io.github.haul.client.TransferResult;
 import io.github.haul.client.internal.net.ControlConnection;
@@ -26,6 +29,8 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.security.SecureRandom;
 import java.time.Duration;
+import java.time.Instant;
+import java.util.HexFormat;
 import java.util.List;
 import java.util.Locale;
 import java.util.concurrent.CancellationException;
@@ -59,6 +64,7 @@ public final class Transfer {
     private final Headway headway;
     private final Tally tally = new Tally();
     private int connections;
+    private long lostAtNs;
     private boolean targetIsName;
     private String server = "";
 
@@ -169,13 +175,15 @@ public final class Transfer {
                 if (headway.isOver(nowNs)) {
                     throw didNotComeBack(lost, failure.exception.problem().toString());
                 }
+                tellConnection(ConnectionChange.State.LOST, failure.exception.problem().found());
                 pauseMs = pause(pauseMs);
                 continue;
             }
             connections++;
             if (lost != null) {
-                options.listener().onNotice("the connection to " + server() + " is back");
+                tellConnection(ConnectionChange.State.BACK, "");
             }
+            options.listener().onSession(told(session));
             SessionEnd end = session(session);
             if (end instanceof SessionEnd.Finished) {
                 return finished(begunNs);
@@ -183,7 +191,8 @@ public final class Transfer {
             lost = why(end);
             boolean hasGotOn = tally.headway() > 0;
             pauseMs = hasGotOn ? PAUSE_MIN_MS : pauseMs;
-            options.listener().onNotice("the connection to " + server() + " was lost: " + lost);
+            lostAtNs = System.nanoTime();
+            tellConnection(ConnectionChange.State.LOST, lost);
             if (headway.isOver(System.nanoTime())) {
                 throw didNotComeBack(lost, "nothing more arrived");
             }
@@ -194,6 +203,35 @@ public final class Transfer {
     private String server() {
         String host = url.host().contains(":") ? "[" + url.host() + "]" : url.host();
         return host + ":" + url.port();
+    }
+
+    /** Tells what has become of the connection since it was lost. */
+    private void tellConnection(ConnectionChange.State state, String why) {
+        long nowNs = System.nanoTime();
+        boolean isBack = state == ConnectionChange.State.BACK;
+        Duration away = Duration.ofNanos(nowNs - lostAtNs);
+        Duration left = Duration.ofNanos(isBack ? 0 : headway.leftNs(nowNs));
+        Instant since = Instant.now().minus(away);
+        options.listener()
+                .onConnection(
+                        new ConnectionChange(
+                                state, server(), Words.printable(why), since, away, left));
+    }
+
+    private SessionOpened told(OpenSession session) {
+        Opened opened = session.granted().opened();
+        boolean isClear = opened.getProtection() == Protection.CLEAR;
+        long smaller = headway.smallerSpanBytes();
+        return new SessionOpened(
+                HexFormat.of().formatHex(session.id()),
+                server(),
+                server,
+                isClear ? "clear" : "safe",
+                isClear ? "crc32c" : "aes-gmac",
+                isClear ? "" : GmacProvider.name(),
+                opened.getStreams(),
+                smaller > 0 ? smaller : options.spanBytes(),
+                session.control().roundTrip());
     }
 
     /** Waits, each time longer, but not beyond the time for coming back. */
@@ -226,9 +264,12 @@ public final class Transfer {
             if (headway.sessionLost(System.nanoTime(), role.isAtWork())) {
                 options.listener()
                         .onNotice(
-                                "connections are cut before a span is through: spans of "
-                                        + headway.smallerSpanBytes()
-                                        + " bytes from now on");
+                                new TransferNotice.Fallback(
+                                        "path",
+                                        "spans -> spans of "
+                                                + headway.smallerSpanBytes()
+                                                + " bytes",
+                                        "connections are cut before a span is through"));
             }
         }
         return end;
@@ -277,10 +318,15 @@ public final class Transfer {
                         tally.doneFiles,
                         tally.skippedFiles,
                         tally.failedFiles,
+                        tally.leftOut,
                         tally.plannedFiles,
+                        tally.doneDirectories,
+                        tally.skippedDirectories,
+                        tally.plannedDirectories,
                         tally.doneBytes,
                         tally.skippedBytes,
                         tally.resumedBytes,
+                        tally.plannedBytes,
                         tally.resentSpans,
                         connections,
                         Duration.ofNanos(System.nanoTime() - begunNs),

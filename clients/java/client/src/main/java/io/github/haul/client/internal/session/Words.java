@@ -1,13 +1,19 @@
 package io.github.haul.client.internal.session;
 
 import com.google.protobuf.ByteString;
+import io.github.haul.client.FileResult;
 import io.github.haul.client.Problem;
+import io.github.haul.client.TransferNotice;
 import io.github.haul.client.internal.proto.Fault;
+import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.proto.Side;
+import java.time.Duration;
 import java.util.Locale;
 
 /** Faults of the protocol as problems for users. What a peer says is shown without its controls. */
 public final class Words {
+    private static final byte DELETE = 0x7f;
+
     private Words() {}
 
     /**
@@ -33,7 +39,8 @@ public final class Words {
                 printable(fault.getWhat()),
                 printable(fault.getNeeds()),
                 printable(fault.getFound()),
-                printable(fault.getHint()));
+                printable(fault.getHint()),
+                encoded(fault.getPath()));
     }
 
     /**
@@ -50,6 +57,45 @@ public final class Words {
     /** Shows a name, whose bytes may be no text. */
     static String name(ByteString name) {
         return printable(name.toStringUtf8());
+    }
+
+    /** A name as in the path of a URL, where its bytes are no text; else empty. */
+    static String encoded(ByteString name) {
+        if (name.isValidUtf8()) {
+            return "";
+        }
+        StringBuilder text = new StringBuilder(3 * name.size());
+        for (byte one : name) {
+            boolean isPlain = one > ' ' && one < DELETE && one != '%';
+            text.append(isPlain ? String.valueOf((char) one) : String.format("%%%02X", one));
+        }
+        return text.toString();
+    }
+
+    /** What a peer tells its user of. */
+    static TransferNotice notice(Notice notice, Side side) {
+        return new TransferNotice.Fallback(
+                side.name().toLowerCase(Locale.ROOT),
+                printable(notice.getWhat()),
+                printable(notice.getWhy()));
+    }
+
+    /** A stall, as the streams of a session tell it. */
+    static TransferNotice stall(String what, Duration still) {
+        String stage = what.contains("disk") ? "storage" : "network";
+        return new TransferNotice.Stall(stage, still, what);
+    }
+
+    /** The result of what could not even be offered. */
+    static FileResult failedBeside(Fault fault) {
+        return new FileResult(
+                name(fault.getPath()),
+                FileResult.Status.FAILED,
+                false,
+                0,
+                null,
+                of(fault),
+                encoded(fault.getPath()));
     }
 
     /** Shows text without the characters by which a peer could drive a terminal. */

@@ -42,10 +42,9 @@ public final class SourceFaults {
      * @return the fault
      */
     public static Fault changed(ByteString name, String found) {
-        return of(FaultCode.SOURCE_CHANGED, name, "changed while it was sent")
-                .setNeeds("a source that nobody writes to")
+        return of(FaultCode.SOURCE_CHANGED, name, "changed while it was being moved")
                 .setFound(found)
-                .setHint("run it again when nothing writes to it")
+                .setHint("run the same command again when nothing writes to it")
                 .build();
     }
 

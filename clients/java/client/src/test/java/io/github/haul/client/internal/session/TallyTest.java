@@ -5,12 +5,13 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import io.github.haul.client.FileResult;
+import java.util.List;
 import org.junit.jupiter.api.Test;
 
 /** The counts of a transfer over several sessions. */
 final class TallyTest {
     private static FileResult file(String name, FileResult.Status status) {
-        return new FileResult(name, status, false, 10, null, null);
+        return new FileResult(name, status, false, 10, null, null, "");
     }
 
     @Test
@@ -39,10 +40,16 @@ final class TallyTest {
     }
 
     @Test
-    void aFileAndADirectoryOfOneNameAreTwo() {
+    void aFileAndADirectoryOfOneNameAreTwoAndCountedApart() {
         Tally tally = new Tally();
         tally.beginSession();
         tally.count(file("a", FileResult.Status.DONE));
-        assertTrue(tally.count(new FileResult("a", FileResult.Status.DONE, true, 0, null, null)));
+        assertTrue(
+                tally.count(new FileResult("a", FileResult.Status.DONE, true, 0, null, null, "")));
+        tally.foundFiles = 2;
+        tally.foundDirectories = 1;
+        assertEquals(List.of(1L, 1L), List.of(tally.doneFiles, tally.doneDirectories));
+        assertEquals(1, tally.progress().filesFound());
+        assertEquals(1, tally.progress().filesSettled());
     }
 }
