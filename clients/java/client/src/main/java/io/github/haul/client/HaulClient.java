@@ -2,6 +2,7 @@ package io.github.haul.client;
 
 import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.session.Listing;
+import io.github.haul.client.internal.session.PartReader;
 import io.github.haul.client.internal.session.Transfer;
 import io.github.haul.client.internal.session.Transfers;
 import io.github.haul.client.internal.wire.GmacProvider;
@@ -187,6 +188,46 @@ public final class HaulClient implements AutoCloseable {
         }
     }
 
+    /**
+     * Opens a file of which parts are to be read; the right to read is needed.
+     *
+     * @param path names with {@code /} between them, below the path of the client's URL; a link is
+     *     followed as by {@link #status}
+     * @return the file
+     * @throws HaulException if nothing is there ({@link HaulException.NotFound}), it is no file, or
+     *     the server cannot be asked
+     * @throws InterruptedException if the calling thread was interrupted
+     */
+    public RemoteFile open(String path) throws HaulException, InterruptedException {
+        return open(path, TransferOptions.builder().streams(1).build());
+    }
+
+    /**
+     * Opens a file of which parts are to be read.
+     *
+     * @param path names with {@code /} between them, below the path of the client's URL
+     * @param options protection, streams, span size, times and listener; others mean nothing here
+     * @return the file
+     * @throws HaulException if nothing is there ({@link HaulException.NotFound}), it is no file, or
+     *     the server cannot be asked
+     * @throws InterruptedException if the calling thread was interrupted
+     */
+    public RemoteFile open(String path, TransferOptions options)
+            throws HaulException, InterruptedException {
+        AtomicBoolean isCancelled = new AtomicBoolean();
+        running.add(isCancelled);
+        boolean isOpen = false;
+        try {
+            PartReader reader = PartReader.open(url, token, below(path), options, isCancelled);
+            isOpen = true;
+            return new RemoteFile(reader, () -> running.remove(isCancelled));
+        } finally {
+            if (!isOpen) {
+                running.remove(isCancelled);
+            }
+        }
+    }
+
     private List<RemoteEntry> list(String path, int levels, TransferOptions options)
             throws HaulException, InterruptedException {
         AtomicBoolean isCancelled = new AtomicBoolean();
@@ -264,7 +305,7 @@ public final class HaulClient implements AutoCloseable {
         }
     }
 
-    /** Cancels the transfers that still run. */
+    /** Cancels the transfers that still run, and ends the reading of open files. */
     @Override
     public void close() {
         running.forEach(isCancelled -> isCancelled.set(true));

@@ -16,11 +16,13 @@ public final class HaulServer implements AutoCloseable {
 
     private final Path folder;
     private final Process process;
+    private final BufferedReader output;
     private final String url;
 
-    private HaulServer(Path folder, Process process, String url) {
+    private HaulServer(Path folder, Process process, BufferedReader output, String url) {
         this.folder = folder;
         this.process = process;
+        this.output = output;
         this.url = url;
     }
 
@@ -42,7 +44,7 @@ public final class HaulServer implements AutoCloseable {
             BufferedReader output = process.inputReader();
             for (String line = output.readLine(); line != null; line = output.readLine()) {
                 if (line.strip().startsWith("haul://")) {
-                    return new HaulServer(folder, process, line.strip());
+                    return new HaulServer(folder, process, output, line.strip());
                 }
             }
             throw new IOException(
@@ -90,9 +92,22 @@ public final class HaulServer implements AutoCloseable {
                 .orElseThrow(() -> new IOException("haul token printed no URL"));
     }
 
-    /** What it said on standard error so far. */
-    public String errors() throws IOException {
-        return Files.readString(folder.resolve("stderr"));
+    /** What it says of its sessions, up to the line that has these words for the given time. */
+    public String saidUntil(String words, int times) throws IOException {
+        StringBuilder said = new StringBuilder();
+        long end = System.nanoTime() + TimeUnit.SECONDS.toNanos(3 * PATIENCE_S);
+        for (int seen = 0; seen < times; ) {
+            while (!output.ready()) {
+                if (System.nanoTime() > end) {
+                    throw new IOException("it says no more than: " + said);
+                }
+                Thread.onSpinWait();
+            }
+            String line = output.readLine();
+            said.append(line).append('\n');
+            seen += line.contains(words) ? 1 : 0;
+        }
+        return said.toString();
     }
 
     /** The process, to be killed. */

@@ -437,13 +437,7 @@ public final class Receiver {
             return;
         }
         entry.isReadBack = false;
-        SpanSet again = new SpanSet(entry.verified.fileSpans());
-        for (int span = lost.firstFrom(0); span >= 0; span = lost.firstFrom(span + 1)) {
-            if (entry.verified.remove(span)) {
-                entry.missing.add(span);
-                again.add(span);
-            }
-        }
+        SpanSet again = lose(entry, lost);
         if (again.isEmpty()) {
             if (entry.isConfirmed) {
                 confirm(file, entry);
@@ -451,6 +445,43 @@ public final class Receiver {
             return;
         }
         entry.isConfirmed = false;
+        sayLost(file, entry, again);
+    }
+
+    /**
+     * Asks for spans that were called durable though this side does not have them, once the file is
+     * confirmed: that confirmation is void, and {@link ReceiverEvent.Commit} comes again when they
+     * are here and the sender has looked at its source once more. A span may be asked for once.
+     *
+     * @param file the file
+     * @param spans those of its spans that are wanted now
+     */
+    public void askFor(int file, SpanSet spans) {
+        ReceiveFile entry = files.get(file);
+        if (entry == null || !entry.isConfirmed || entry.isReadBack) {
+            return;
+        }
+        SpanSet again = lose(entry, spans);
+        if (!again.isEmpty()) {
+            entry.isConfirmed = false;
+            confirmed--;
+            sayLost(file, entry, again);
+        }
+    }
+
+    /** Takes spans out of those that are here; returns those that were. */
+    private static SpanSet lose(ReceiveFile entry, SpanSet lost) {
+        SpanSet again = new SpanSet(entry.verified.fileSpans());
+        for (int span = lost.firstFrom(0); span >= 0; span = lost.firstFrom(span + 1)) {
+            if (entry.verified.remove(span)) {
+                entry.missing.add(span);
+                again.add(span);
+            }
+        }
+        return again;
+    }
+
+    private void sayLost(int file, ReceiveFile entry, SpanSet again) {
         entry.hasLost = true;
         for (List<SpanRange> ranges : parts(again.toRanges())) {
             SpansLost.Builder spans = SpansLost.newBuilder().setFile(file).addAllSpans(ranges);

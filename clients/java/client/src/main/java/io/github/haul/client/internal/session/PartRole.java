@@ -1,0 +1,324 @@
+package io.github.haul.client.internal.session;
+
+import com.google.protobuf.ByteString;
+import io.github.haul.client.HaulException;
+import io.github.haul.client.Problem;
+import io.github.haul.client.TransferOptions;
+import io.github.haul.client.internal.machine.OfferAnswer;
+import io.github.haul.client.internal.machine.Receiver;
+import io.github.haul.client.internal.machine.ReceiverEvent;
+import io.github.haul.client.internal.machine.SpanGrid;
+import io.github.haul.client.internal.machine.SpanSet;
+import io.github.haul.client.internal.proto.Control;
+import io.github.haul.client.internal.proto.Fault;
+import io.github.haul.client.internal.proto.FaultCode;
+import io.github.haul.client.internal.proto.FileKind;
+import io.github.haul.client.internal.proto.FileOffer;
+import io.github.haul.client.internal.proto.Growth;
+import io.github.haul.client.internal.proto.Notice;
+import io.github.haul.client.internal.proto.Side;
+import io.github.haul.client.internal.proto.SideReport;
+import io.github.haul.client.internal.wire.ProtocolViolation;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The role of a session that reads parts of one file: it calls all spans durable but those that are
+ * wanted first, and asks for others when they are wanted (SPEC.md, 7.6). What has arrived is given
+ * out once the sender has confirmed that its file is still the one it offered.
+ */
+final class PartRole implements Role {
+    /** An offer is answered after this time, though nothing is wanted yet. */
+    private static final long ANSWER_AFTER_NS = TimeUnit.SECONDS.toNanos(1);
+
+    /** The longest wait for a batch that nobody wants any more. */
+    private static final long LAST_BATCH_NS = TimeUnit.SECONDS.toNanos(1);
+
+    /** The longest wait for the server's goodbye. */
+    private static final long GOODBYE_NS = TimeUnit.SECONDS.toNanos(2);
+
+    private final ByteString path;
+    private final PartReader reader;
+    private final PartShared shared;
+    private final PartStreams streams;
+    private final Headway headway;
+    private final Patience patience;
+    private final TransferOptions options;
+    private @Nullable Control selection;
+    private State state = State.AWAITS_OFFER;
+    private @Nullable FileOffer offer;
+    private SpanSet asked = new SpanSet(0);
+    private @Nullable SessionEnd end;
+    private boolean isFinishing;
+    private boolean peerFinished;
+    private long offeredAtNs;
+    private long enoughAtNs;
+    private long finishingAtNs;
+    private long handled;
+    private long batches;
+
+    private enum State {
+        AWAITS_OFFER,
+        OFFERED,
+        MOVING,
+        CONFIRMED,
+        ENDING
+    }
+
+    PartRole(
+            OpenSession session,
+            ByteString path,
+            PartReader reader,
+            TransferOptions options,
+            Inbox inbox,
+            Headway headway) {
+        this.path = path;
+        this.reader = reader;
+        this.options = options;
+        this.headway = headway;
+        long stallAfterNs = options.stallAfter().toNanos();
+        shared =
+                new PartShared(
+                        new Receiver(
+                                session.granted().opened().getOffersMax(),
+                                session.granted().opened().getOfferBytesMax()));
+        streams =
+                new PartStreams(
+                        session,
+                        shared,
+                        inbox,
+                        headway,
+                        stallAfterNs,
+                        options.listener()::onNotice);
+        patience = new Patience(stallAfterNs);
+        selection = Listing.selection(path, 0);
+    }
+
+    @Override
+    public void handle(Control message) throws ProtocolViolation {
+        handled += message.hasNotice() ? 0 : 1;
+        boolean grows =
+                message.hasFileOffer() && message.getFileOffer().getGrowth() != Growth.NOT_GROWING;
+        ProtocolViolation.unless(!grows, "a file that grows, though none is followed");
+        shared.run(machine -> machine.handle(message));
+        handleEvents();
+    }
+
+    @Override
+    public @Nullable Control pollMessage() {
+        Control first = selection;
+        selection = null;
+        return first == null
+                ? shared.<@Nullable Control, RuntimeException>with(Receiver::pollMessage)
+                : first;
+    }
+
+    @Override
+    public @Nullable SessionEnd pump(long nowNs) {
+        handleEvents();
+        SessionEnd cut = streams.handleEnded(nowNs, isFinishing);
+        streams.watch(nowNs);
+        advance(nowNs);
+        handleEvents();
+        finish(nowNs);
+        if (end != null) {
+            return end;
+        }
+        if (isFinishing && (peerFinished || nowNs - finishingAtNs > GOODBYE_NS)) {
+            return new SessionEnd.Finished();
+        }
+        if (cut != null) {
+            return cut;
+        }
+        Fault due =
+                patience.check(
+                        nowNs,
+                        handled + streams.receivedBytes(),
+                        () -> shared.with(Receiver::awaits));
+        return due == null ? null : new SessionEnd.Refused(due, true);
+    }
+
+    private void handleEvents() {
+        for (ReceiverEvent event = pollEvent(); event != null; event = pollEvent()) {
+            handleEvent(event);
+        }
+    }
+
+    private @Nullable ReceiverEvent pollEvent() {
+        return shared.<@Nullable ReceiverEvent, RuntimeException>with(Receiver::pollEvent);
+    }
+
+    private void handleEvent(ReceiverEvent event) {
+        if (event instanceof ReceiverEvent.Offered offered) {
+            offered(offered.offer());
+        } else if (event instanceof ReceiverEvent.OffersOver) {
+            if (state == State.AWAITS_OFFER) {
+                fail(refused(FaultCode.KIND_UNSUPPORTED, "is no file, and cannot be read"));
+            }
+        } else if (event instanceof ReceiverEvent.Commit) {
+            headway.verified(++batches);
+            if (state == State.MOVING) {
+                state = State.CONFIRMED;
+                reader.arrived(shared.takeArrived());
+            }
+        } else if (event instanceof ReceiverEvent.GivenUp givenUp) {
+            fail(Listing.failure(givenUp.fault(), path));
+        } else if (event instanceof ReceiverEvent.CloseStream close) {
+            streams.close(close.stream());
+        } else if (event instanceof ReceiverEvent.Noticed noticed) {
+            noticed(noticed.notice());
+        } else if (event instanceof ReceiverEvent.Finished) {
+            peerFinished = true;
+        } else if (event instanceof ReceiverEvent.Refused refused) {
+            end = new SessionEnd.Refused(refused.fault(), false);
+        }
+    }
+
+    private void noticed(Notice notice) {
+        if (!notice.hasFault()) {
+            String why = notice.getWhy().isEmpty() ? "" : ": " + notice.getWhy();
+            options.listener().onNotice(Words.printable(notice.getWhat() + why));
+        } else if (state == State.AWAITS_OFFER) {
+            fail(Listing.failure(notice.getFault(), path));
+        }
+    }
+
+    private HaulException refused(FaultCode code, String what) {
+        return new HaulException.Refused(
+                new Problem(code.name(), "source", Words.name(path), what, "", "", ""));
+    }
+
+    /** Ends the reading for good: this file cannot be read. */
+    private void fail(HaulException problem) {
+        reader.failed(problem);
+        state = State.ENDING;
+    }
+
+    private void offered(FileOffer offered) {
+        if (state != State.AWAITS_OFFER) {
+            answer(offered, new OfferAnswer.Failed(PullRole.unasked(offered.getName())));
+            return;
+        }
+        offer = offered;
+        offeredAtNs = System.nanoTime();
+        if (!offered.getName().equals(Asked.nameOf(path))) {
+            fail(Listing.failure(PullRole.unasked(offered.getName()), path));
+        } else if (offered.getKind() != FileKind.REGULAR) {
+            String what = offered.getKind() == FileKind.DIRECTORY ? "is a directory" : "is no file";
+            fail(refused(FaultCode.KIND_UNSUPPORTED, what));
+        } else if (reader.offered(offered)) {
+            state = State.OFFERED;
+            enoughAtNs = offeredAtNs;
+            return;
+        }
+        state = State.ENDING;
+        answer(offered, new OfferAnswer.Failed(enough()));
+    }
+
+    private void answer(FileOffer offered, OfferAnswer answer) {
+        try {
+            shared.run(machine -> machine.answer(offered.getFile(), answer));
+        } catch (ProtocolViolation violation) {
+            end =
+                    new SessionEnd.Refused(
+                            Fault.newBuilder()
+                                    .setCode(FaultCode.PROTOCOL_VIOLATION)
+                                    .setWhat("a file cannot be asked for")
+                                    .setFound(String.valueOf(violation.getMessage()))
+                                    .build(),
+                            true);
+        }
+    }
+
+    /** The fault by which a file is settled whose last batch does not come through. */
+    private Fault enough() {
+        return Fault.newBuilder()
+                .setCode(FaultCode.FAULT_UNKNOWN)
+                .setSide(Side.TARGET)
+                .setPath(offer == null ? ByteString.EMPTY : offer.getName())
+                .setWhat("was read in parts, and no more of it is wanted")
+                .build();
+    }
+
+    /** Asks for what is wanted, where the last batch is through. */
+    private void advance(long nowNs) {
+        FileOffer offered = offer;
+        if (offered == null || state == State.ENDING || state == State.AWAITS_OFFER) {
+            return;
+        }
+        boolean isEnough = reader.isEnough();
+        enoughAtNs = isEnough ? enoughAtNs : nowNs;
+        if (state == State.MOVING && nowNs - enoughAtNs <= LAST_BATCH_NS) {
+            // The last batch has its confirmation, too, so that the file need not fail.
+            return;
+        }
+        if (isEnough) {
+            settle(offered);
+            return;
+        }
+        PartReader.Batch batch = reader.nextBatch(asked);
+        if (batch.isOfAnotherSession()) {
+            settle(offered);
+            return;
+        }
+        List<Integer> spans = batch.spans();
+        boolean isDue = state == State.OFFERED && nowNs - offeredAtNs > ANSWER_AFTER_NS;
+        if (spans.isEmpty() && !isDue) {
+            return;
+        }
+        SpanGrid grid = reader.grid();
+        if (state == State.OFFERED) {
+            asked = new SpanSet(grid.count());
+            spans.forEach(asked::add);
+            SpanSet durable = SpanSet.full(grid.count());
+            durable.removeAll(asked);
+            OfferAnswer.Earlier earlier =
+                    new OfferAnswer.Earlier(
+                            offered.getCtimeS(), offered.getCtimeNs(), ByteString.EMPTY, false);
+            answer(
+                    offered,
+                    new OfferAnswer.Needed(grid.spanBytes(), durable, ByteString.EMPTY, earlier));
+        } else {
+            SpanSet more = new SpanSet(grid.count());
+            spans.forEach(more::add);
+            spans.forEach(asked::add);
+            shared.run(machine -> machine.askFor(offered.getFile(), more));
+        }
+        state = State.MOVING;
+        if (!spans.isEmpty()) {
+            streams.openAll();
+        }
+    }
+
+    private void settle(FileOffer offered) {
+        int file = offered.getFile();
+        if (state == State.OFFERED) {
+            answer(offered, new OfferAnswer.Skipped());
+        } else if (state == State.CONFIRMED) {
+            shared.run(machine -> machine.committed(file, null));
+        } else {
+            shared.run(machine -> machine.fileFailed(file, enough()));
+        }
+        state = State.ENDING;
+    }
+
+    private void finish(long nowNs) {
+        if (state == State.ENDING && !isFinishing && shared.with(Receiver::mayFinish)) {
+            isFinishing = true;
+            finishingAtNs = nowNs;
+            SideReport report = SideReport.newBuilder().setEngine("memory").build();
+            shared.run(machine -> machine.finish(report));
+        }
+    }
+
+    @Override
+    public void stop() {
+        streams.stop();
+    }
+
+    @Override
+    public boolean isAtWork() {
+        return shared.with(Receiver::lacksSpans);
+    }
+}
