@@ -8,6 +8,7 @@ import io.github.haul.client.internal.session.Transfers;
 import io.github.haul.client.internal.wire.GmacProvider;
 import io.github.haul.client.internal.wire.NameText;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Optional;
 import java.util.Set;
@@ -16,6 +17,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
 
 /**
  * A client of one server: it moves files there and back, verified, and goes on where it stopped.
@@ -150,9 +152,56 @@ public final class HaulClient implements AutoCloseable {
      */
     public CompletableFuture<TransferResult> pullAsync(Path target, TransferOptions options)
             throws HaulException {
+        return pullAsync(List.of(url), target, options);
+    }
+
+    /**
+     * Fetches several sources of the client's server at once, on a thread of its own.
+     *
+     * @param sources what is fetched: URLs of this client's server, with its token or without one
+     * @param target a directory, or for a single file its new name; null to verify what comes and
+     *     throw it away
+     * @param options what else is to be done
+     * @return as {@link #pullAsync(Path, TransferOptions)}
+     * @throws HaulException if this client cannot do what is asked for
+     * @throws IllegalArgumentException if there is no source, or one is of another server
+     */
+    public CompletableFuture<TransferResult> pullAsync(
+            List<HaulUrl> sources, @Nullable Path target, TransferOptions options)
+            throws HaulException {
+        if (sources.isEmpty()) {
+            throw new IllegalArgumentException("nothing to pull: at least one URL is needed");
+        }
+        List<ByteString> paths = new ArrayList<>();
+        for (HaulUrl source : sources) {
+            HaulToken other = source.token();
+            boolean isSame = source.host().equals(url.host()) && source.port() == url.port();
+            if (!isSame || other != null && !other.reveal().equals(token.reveal())) {
+                throw new IllegalArgumentException(
+                        "one pull fetches from one server: " + url + " and " + source);
+            }
+            paths.add(ByteString.copyFrom(source.path()));
+        }
         AtomicBoolean isCancelled = new AtomicBoolean();
-        List<ByteString> paths = List.of(ByteString.copyFrom(url.path()));
         return start(Transfers.pull(url, token, paths, target, options, isCancelled), isCancelled);
+    }
+
+    /**
+     * Fetches several sources of the client's server at once, and waits until all of them are
+     * durable here.
+     *
+     * @param sources what is fetched: URLs of this client's server, with its token or without one
+     * @param target a directory, or for a single file its new name; null to verify what comes and
+     *     throw it away
+     * @param options what else is to be done
+     * @return what the transfer did
+     * @throws HaulException if it did not come to its end, or a file failed
+     * @throws InterruptedException if the calling thread was interrupted: the transfer ends then
+     */
+    public TransferResult pull(
+            List<HaulUrl> sources, @Nullable Path target, TransferOptions options)
+            throws HaulException, InterruptedException {
+        return await(pullAsync(sources, target, options));
     }
 
     /**

@@ -121,8 +121,7 @@ public final class TransferOptions {
     }
 
     /**
-     * Whether the server reads each file of a push back from its disk before it says that it has
-     * it.
+     * Whether the receiver reads each file back from its disk before it gets its name.
      *
      * @return whether it does
      */
@@ -269,7 +268,8 @@ public final class TransferOptions {
         }
 
         /**
-         * Has the server read each file of a push back from its disk before it says that it has it.
+         * Has the receiver read each file back from its disk before it gets its name: by O_DIRECT
+         * where the file system has it.
          *
          * @param wanted whether it is to do so
          * @return this

@@ -28,7 +28,7 @@ final class Tokens {
      */
     static HaulUrl complete(String text, @Nullable Path tokenFile, Map<String, String> environment)
             throws Failure {
-        String trimmed = text.replaceFirst("^(haul://[^/]*/)/+", "$1");
+        String trimmed = trimmed(text);
         HaulUrl url = parse(trimmed);
         if (url.token() != null) {
             if (tokenFile != null) {
@@ -44,9 +44,18 @@ final class Tokens {
         return parse(trimmed.replaceFirst("^haul://", "haul://" + token.reveal() + "@"));
     }
 
-    private static HaulUrl parse(String text) throws Failure {
+    private static String trimmed(String text) {
+        return text.replaceFirst("^(haul://[^/]*/)/+", "$1");
+    }
+
+    /**
+     * Reads a URL, with its token or without one.
+     *
+     * @throws Failure if the text is no URL
+     */
+    static HaulUrl parse(String text) throws Failure {
         try {
-            return HaulUrl.parse(text);
+            return HaulUrl.parse(trimmed(text));
         } catch (IllegalArgumentException wrong) {
             String what = String.valueOf(wrong.getMessage());
             boolean isOfToken = !what.startsWith("not a haul URL");

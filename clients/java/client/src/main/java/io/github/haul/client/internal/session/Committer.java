@@ -1,8 +1,8 @@
 package io.github.haul.client.internal.session;
 
 import io.github.haul.client.internal.proto.Fault;
-import io.github.haul.client.internal.target.PartialFile;
-import io.github.haul.client.internal.target.Target;
+import io.github.haul.client.internal.target.ReceivePlace;
+import io.github.haul.client.internal.target.ReceivedFile;
 import io.github.haul.client.internal.target.TargetEntry;
 import io.github.haul.client.internal.target.TargetFault;
 import java.util.ArrayList;
@@ -29,7 +29,7 @@ final class Committer {
     private static final long SYNC_EVERY_NS = TimeUnit.SECONDS.toNanos(1);
     private static final long TURN_MS = 100;
 
-    private final Target target;
+    private final ReceivePlace target;
     private final ReceiveShared shared;
     private final Inbox inbox;
     private final BlockingQueue<Complete> complete = new LinkedBlockingQueue<>();
@@ -50,7 +50,7 @@ final class Committer {
      */
     record Outcome(int file, @Nullable TargetEntry entry, @Nullable Fault fault) {}
 
-    Committer(Target target, ReceiveShared shared, Inbox inbox) {
+    Committer(ReceivePlace target, ReceiveShared shared, Inbox inbox) {
         this.target = target;
         this.shared = shared;
         this.inbox = inbox;
@@ -131,7 +131,7 @@ final class Committer {
     }
 
     private void sync() {
-        for (Map.Entry<Integer, PartialFile> one : shared.largeFiles().entrySet()) {
+        for (Map.Entry<Integer, ReceivedFile> one : shared.largeFiles().entrySet()) {
             try {
                 durableBytes.addAndGet(one.getValue().sync());
             } catch (TargetFault failed) {

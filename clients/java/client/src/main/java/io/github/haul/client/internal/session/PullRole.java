@@ -22,8 +22,8 @@ import io.github.haul.client.internal.proto.Side;
 import io.github.haul.client.internal.proto.SideReport;
 import io.github.haul.client.internal.target.PartialFile;
 import io.github.haul.client.internal.target.Prepared;
+import io.github.haul.client.internal.target.ReceivePlace;
 import io.github.haul.client.internal.target.Recheck;
-import io.github.haul.client.internal.target.Target;
 import io.github.haul.client.internal.target.TargetEntry;
 import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SpanDigest;
@@ -46,7 +46,7 @@ final class PullRole implements Role {
     private final TransferListener listener;
     private final Headway headway;
     private final Tally tally;
-    private final Target target;
+    private final ReceivePlace target;
     private final Asked asked;
     private final ReceiveShared shared;
     private final ReceiveStreams streams;
@@ -68,7 +68,7 @@ final class PullRole implements Role {
 
     PullRole(
             OpenSession session,
-            Target target,
+            ReceivePlace target,
             Asked asked,
             Receiver machine,
             TransferOptions options,
@@ -228,29 +228,7 @@ final class PullRole implements Role {
         int file = offer.getFile();
         OfferAnswer answer;
         if (prepared instanceof Prepared.Need need) {
-            open.put(file, new Open(offer, need.storedAs(), isLarge));
-            largeFiles += isLarge ? 1 : 0;
-            shared.put(file, need.entry());
-            tally.resumed(need.resumedBytes());
-            if (need.resumedBytes() > 0) {
-                listener.onNotice(
-                        new TransferNotice.Resumed(
-                                need.resumedBytes(), whyResumed(need.recheck())));
-            }
-            headway.askedFor(need.spanBytes());
-            answer =
-                    new OfferAnswer.Needed(
-                            need.spanBytes(),
-                            need.durable(),
-                            need.storedAs(),
-                            new OfferAnswer.Earlier(
-                                    need.ctimeS(),
-                                    need.ctimeNs(),
-                                    need.digest(),
-                                    need.recheck() != null));
-            if (offer.getSizeBytes() > 0) {
-                streams.openAll();
-            }
+            answer = begin(offer, need, isLarge);
         } else if (prepared instanceof Prepared.Skip) {
             answer = new OfferAnswer.Skipped();
             end(result(offer, FileResult.Status.SKIPPED, ByteString.EMPTY, null));
@@ -294,6 +272,34 @@ final class PullRole implements Role {
                                     .build(),
                             true);
         }
+    }
+
+    /** Takes a file whose spans are to come. */
+    private OfferAnswer begin(FileOffer offer, Prepared.Need need, boolean isLarge) {
+        int file = offer.getFile();
+        open.put(file, new Open(offer, need.storedAs(), isLarge));
+        largeFiles += isLarge ? 1 : 0;
+        shared.put(file, need.entry());
+        tally.resumed(need.resumedBytes());
+        if (need.resumedBytes() > 0) {
+            listener.onNotice(
+                    new TransferNotice.Resumed(need.resumedBytes(), whyResumed(need.recheck())));
+        }
+        headway.askedFor(need.spanBytes());
+        OfferAnswer answer =
+                new OfferAnswer.Needed(
+                        need.spanBytes(),
+                        need.durable(),
+                        need.storedAs(),
+                        new OfferAnswer.Earlier(
+                                need.ctimeS(),
+                                need.ctimeNs(),
+                                need.digest(),
+                                need.recheck() != null));
+        if (offer.getSizeBytes() > 0) {
+            streams.openAll();
+        }
+        return answer;
     }
 
     private static String whyResumed(@Nullable Recheck recheck) {

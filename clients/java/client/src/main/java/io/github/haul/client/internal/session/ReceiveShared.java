@@ -2,7 +2,7 @@ package io.github.haul.client.internal.session;
 
 import io.github.haul.client.internal.machine.Receiver;
 import io.github.haul.client.internal.proto.Fault;
-import io.github.haul.client.internal.target.PartialFile;
+import io.github.haul.client.internal.target.ReceivedFile;
 import io.github.haul.client.internal.target.TargetEntry;
 import java.util.HashMap;
 import java.util.HashSet;
@@ -38,8 +38,8 @@ final class ReceiveShared extends SharedMachine<Receiver> {
     }
 
     /** The file that a span is written to; null where it is given up by now. */
-    @Nullable PartialFile file(int file) {
-        return entry(file) instanceof PartialFile partial ? partial : null;
+    @Nullable ReceivedFile file(int file) {
+        return entry(file) instanceof ReceivedFile partial ? partial : null;
     }
 
     /** Forgets a file that is settled. */
@@ -64,13 +64,13 @@ final class ReceiveShared extends SharedMachine<Receiver> {
     }
 
     /** The files of several spans that are under way, whose verified spans are to be synced. */
-    Map<Integer, PartialFile> largeFiles() {
+    Map<Integer, ReceivedFile> largeFiles() {
         return with(
                 machine -> {
-                    Map<Integer, PartialFile> large = new HashMap<>();
+                    Map<Integer, ReceivedFile> large = new HashMap<>();
                     entries.forEach(
                             (file, entry) -> {
-                                if (entry instanceof PartialFile partial
+                                if (entry instanceof ReceivedFile partial
                                         && partial.grid().count() > 1) {
                                     large.put(file, partial);
                                 }
@@ -80,7 +80,7 @@ final class ReceiveShared extends SharedMachine<Receiver> {
     }
 
     /** Waits for a place for a small file, before its first byte is written. */
-    void takePlace(int file, PartialFile partial) throws InterruptedException {
+    void takePlace(int file, ReceivedFile partial) throws InterruptedException {
         if (partial.grid().count() > 1) {
             return;
         }

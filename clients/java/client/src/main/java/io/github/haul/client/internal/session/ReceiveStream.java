@@ -3,7 +3,7 @@ package io.github.haul.client.internal.session;
 import io.github.haul.client.internal.machine.PackReader;
 import io.github.haul.client.internal.machine.Receiver;
 import io.github.haul.client.internal.machine.SpanEnd;
-import io.github.haul.client.internal.target.PartialFile;
+import io.github.haul.client.internal.target.ReceivedFile;
 import io.github.haul.client.internal.target.TargetFault;
 import io.github.haul.client.internal.wire.Frames;
 import io.github.haul.client.internal.wire.Limits;
@@ -116,8 +116,8 @@ final class ReceiveStream extends DataStream {
 
     private void receiveSpan(SocketChannel socket, Frames.Span header, int permit)
             throws IOException, InterruptedException {
-        PartialFile file = permit == Receiver.DISCARD ? null : shared.file(header.file());
-        boolean isJournaled = file != null && file.isJournaled();
+        ReceivedFile file = permit == Receiver.DISCARD ? null : shared.file(header.file());
+        boolean keepsDigests = file != null && file.keepsDigests();
         digest.begin(header);
         content.begin();
         long left = header.lenBytes();
@@ -130,7 +130,7 @@ final class ReceiveStream extends DataStream {
             if (permit != Receiver.DISCARD) {
                 digest.update(payload.duplicate());
             }
-            if (isJournaled) {
+            if (keepsDigests) {
                 content.update(payload.duplicate());
             }
             long offset = header.offsetBytes() + header.lenBytes() - left;
@@ -149,7 +149,7 @@ final class ReceiveStream extends DataStream {
     }
 
     /** Writes a piece; false where the target cannot take it, which is told. */
-    private boolean write(int number, PartialFile file, ByteBuffer payload, long offset)
+    private boolean write(int number, ReceivedFile file, ByteBuffer payload, long offset)
             throws InterruptedException {
         shared.takePlace(number, file);
         isOnStorage = true;
@@ -165,7 +165,7 @@ final class ReceiveStream extends DataStream {
     }
 
     /** Ends a payload: only what its digest agrees with is believed. */
-    private void end(Frames.Span header, int span, @Nullable PartialFile file, byte[] encoded) {
+    private void end(Frames.Span header, int span, @Nullable ReceivedFile file, byte[] encoded) {
         SpanEnd end;
         try {
             Frames.Trailer trailer = Frames.Trailer.decode(encoded);
@@ -187,7 +187,7 @@ final class ReceiveStream extends DataStream {
         }
         SpanEnd ended = end;
         if (file != null && (ended == SpanEnd.VERIFIED || ended == SpanEnd.CONFIRMED)) {
-            file.verified(span, file.isJournaled() ? content.end() : new byte[0]);
+            file.verified(span, file.keepsDigests() ? content.end() : new byte[0]);
         }
         boolean isUrgent =
                 shared.with(
@@ -225,11 +225,11 @@ final class ReceiveStream extends DataStream {
             if (permit == Receiver.DISCARD) {
                 continue;
             }
-            PartialFile file = shared.file(header.file());
+            ReceivedFile file = shared.file(header.file());
             digest.begin(header);
             digest.update(span.payload().duplicate());
             content.begin();
-            if (file != null && file.isJournaled()) {
+            if (file != null && file.keepsDigests()) {
                 content.update(span.payload().duplicate());
             }
             if (file != null && !write(header.file(), file, span.payload(), header.offsetBytes())) {

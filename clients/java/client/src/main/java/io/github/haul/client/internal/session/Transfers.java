@@ -16,14 +16,19 @@ import io.github.haul.client.internal.proto.Opened;
 import io.github.haul.client.internal.source.FileFacts;
 import io.github.haul.client.internal.source.HoleScan;
 import io.github.haul.client.internal.source.SourceWalk;
+import io.github.haul.client.internal.target.NullTarget;
+import io.github.haul.client.internal.target.ReceivePlace;
 import io.github.haul.client.internal.target.Target;
 import io.github.haul.client.internal.target.TargetFault;
 import io.github.haul.client.internal.target.TargetOptions;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.atomic.AtomicBoolean;
+import org.jspecify.annotations.Nullable;
 
 /** Transfers in both directions, ready to run. */
 public final class Transfers {
@@ -75,7 +80,7 @@ public final class Transfers {
      * @param url the server
      * @param token opens it
      * @param paths what is asked for, below the token's root
-     * @param target a directory, or the new name of the one source
+     * @param target a directory, or the new name of the one source; null to throw away what comes
      * @param options what else is to be done
      * @param isCancelled ends it once it is true
      * @return the transfer
@@ -85,20 +90,21 @@ public final class Transfers {
             HaulUrl url,
             HaulToken token,
             List<ByteString> paths,
-            Path target,
+            @Nullable Path target,
             TransferOptions options,
             AtomicBoolean isCancelled)
             throws HaulException {
-        checkPull(options);
+        checkPull(paths, target, options);
         List<ByteString> asked = List.copyOf(paths);
         Open.Builder open = Open.newBuilder().setDirection(Direction.PULL).addAllPaths(asked);
         boolean intoDirectory = Asked.goIntoDirectory(asked);
-        boolean isNew = !Files.exists(target);
+        boolean isNew = target != null && !Files.exists(target);
         Transfer.Work work =
                 (session, inbox, headway, tally) -> {
-                    boolean isDirectory = intoDirectory || Files.isDirectory(target);
+                    boolean isDirectory =
+                            intoDirectory || target == null || Files.isDirectory(target);
                     Opened opened = session.granted().opened();
-                    Target place = open(target, isDirectory, options, session, headway);
+                    ReceivePlace place = open(target, isDirectory, options, session, headway);
                     if (isNew && intoDirectory && opened.getContentsMode() != 0) {
                         place.giveRootMode(opened.getContentsMode() & MODE_BITS);
                     }
@@ -123,8 +129,8 @@ public final class Transfers {
         return new Transfer(url, token, open, options, work, isCancelled);
     }
 
-    private static Target open(
-            Path target,
+    private static ReceivePlace open(
+            @Nullable Path target,
             boolean isDirectory,
             TransferOptions options,
             OpenSession session,
@@ -138,7 +144,13 @@ public final class Transfers {
                         options.rechecks(),
                         session.granted().capabilities().contains(Transfer.RECHECK),
                         smaller > 0 ? smaller : options.spanBytes(),
-                        session.digest());
+                        session.digest(),
+                        options.keepsMode(),
+                        options.keepsTime(),
+                        options.verifiesTarget());
+        if (target == null) {
+            return new NullTarget(rules);
+        }
         try {
             return isDirectory ? Target.into(target, rules) : Target.named(target, rules);
         } catch (TargetFault fault) {
@@ -146,26 +158,32 @@ public final class Transfers {
         }
     }
 
-    /** Refuses what a push can do and a pull cannot, by name. */
-    private static void checkPull(TransferOptions options) throws HaulException {
-        if (options.verifiesTarget()) {
-            throw unsupported("to read files back from this host's disk (verifyTarget)");
+    /** Refuses names that come twice, and a look at a disk where there is none. */
+    private static void checkPull(
+            List<ByteString> paths, @Nullable Path target, TransferOptions options)
+            throws HaulException {
+        Set<ByteString> names = new HashSet<>();
+        for (ByteString path : paths) {
+            ByteString name = Asked.nameOf(path);
+            if (!name.isEmpty() && !names.add(name)) {
+                throw refused(
+                        "two sources are called " + Words.name(name),
+                        "names that differ at the target",
+                        "one name twice",
+                        "move them by a command each, into directories of their own");
+            }
         }
-        if (!options.keepsMode() || !options.keepsTime()) {
-            throw unsupported("to leave out modes and times (preserve)");
+        if (target == null && options.verifiesTarget()) {
+            throw refused(
+                    "cannot read the target back",
+                    "a target that keeps what arrives",
+                    "null:",
+                    "leave out --verify-target, or pull to a directory");
         }
     }
 
-    private static HaulException unsupported(String what) {
-        return new HaulException.Unsupported(
-                new Problem(
-                        "",
-                        "",
-                        "",
-                        "a pull by the JVM client was asked " + what,
-                        "",
-                        "",
-                        "leave it out, or use `haul pull`"));
+    private static HaulException refused(String what, String needs, String found, String hint) {
+        return new HaulException.Unsupported(new Problem("", "", "", what, needs, found, hint));
     }
 
     /** Whether sources go into the target as a directory: but for one file, they do. */

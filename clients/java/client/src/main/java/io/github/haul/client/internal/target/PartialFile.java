@@ -32,7 +32,7 @@ import org.jspecify.annotations.Nullable;
  * seconds behind its last record makes the next one read all of it back. No thread that writes may
  * be interrupted: Java closes the channel then, and the lock goes with it.
  */
-public final class PartialFile implements TargetEntry {
+public final class PartialFile implements ReceivedFile {
     /** Time that a run may have written behind its last record. */
     private static final long UNJOURNALED_MAX_S = 2;
 
@@ -42,6 +42,7 @@ public final class PartialFile implements TargetEntry {
     private final TargetRoot root;
     private final FileOffer offer;
     private final ByteString name;
+    private final TargetOptions options;
     private final OfferedHoles holes;
 
     /** Spans that are verified and not journaled. */
@@ -62,8 +63,14 @@ public final class PartialFile implements TargetEntry {
     private @Nullable FileLook published;
 
     private PartialFile(
-            TargetRoot root, FileOffer offer, ByteString name, SpanGrid grid, SpanDigests digests) {
+            TargetRoot root,
+            FileOffer offer,
+            ByteString name,
+            SpanGrid grid,
+            SpanDigests digests,
+            TargetOptions options) {
         this.root = root;
+        this.options = options;
         this.offer = offer;
         this.name = name;
         this.grid = grid;
@@ -73,14 +80,20 @@ public final class PartialFile implements TargetEntry {
     }
 
     private PartialFile(PartialFile other, SpanGrid grid, SpanDigests digests) {
-        this(other.root, other.offer, other.name, grid, digests);
+        this(other.root, other.offer, other.name, grid, digests, other.options);
         held = other.held;
         journal = other.journal;
     }
 
     /** A file of at most one span. */
-    static PartialFile whole(TargetRoot root, FileOffer offer, ByteString name, SpanGrid grid) {
-        return new PartialFile(root, offer, name, grid, new SpanDigests(grid.count()));
+    static PartialFile whole(
+            TargetRoot root,
+            FileOffer offer,
+            ByteString name,
+            SpanGrid grid,
+            TargetOptions options) {
+        SpanDigests none = new SpanDigests(grid.count());
+        return new PartialFile(root, offer, name, grid, none, options);
     }
 
     /**
@@ -109,7 +122,8 @@ public final class PartialFile implements TargetEntry {
     static Opened open(
             TargetRoot root, FileOffer offer, ByteString name, SpanGrid grid, TargetOptions options)
             throws TargetFault {
-        PartialFile file = new PartialFile(root, offer, name, grid, new SpanDigests(grid.count()));
+        SpanDigests none = new SpanDigests(grid.count());
+        PartialFile file = new PartialFile(root, offer, name, grid, none, options);
         try (TargetRoot.Place place = root.parentOf(name)) {
             OpenDirectory directory = place.directory();
             HeldTemporary held = HeldTemporary.open(directory, name);
@@ -209,6 +223,13 @@ public final class PartialFile implements TargetEntry {
         SpanSet moved = durable.copy();
         moved.removeAll(within);
         Recheck recheck = null;
+        if (options.verifiesTarget()) {
+            // There would be nothing to compare it with at the end.
+            SpanSet unknown = known.unknownOf(moved);
+            file.lose(unknown);
+            durable.removeAll(unknown);
+            moved.removeAll(unknown);
+        }
         if (suspicion != null) {
             // What nobody knows, or the sender could not be told of, comes again.
             SpanSet again = options.peerRechecks() ? known.unknownOf(moved) : moved.copy();
@@ -402,23 +423,17 @@ public final class PartialFile implements TargetEntry {
         return name;
     }
 
-    /** Returns whether spans of it are journaled, each with its digest. */
-    public boolean isJournaled() {
-        return !isOfOneSpan();
+    @Override
+    public boolean keepsDigests() {
+        return !isOfOneSpan() || options.verifiesTarget();
     }
 
-    /** Returns the division of the file into spans. */
+    @Override
     public SpanGrid grid() {
         return grid;
     }
 
-    /**
-     * Writes bytes of a span, direct ones without a copy.
-     *
-     * @param bytes what; its position is its limit afterwards
-     * @param offsetBytes the place in the file
-     * @throws TargetFault if they cannot be written
-     */
+    @Override
     public void write(ByteBuffer bytes, long offsetBytes) throws TargetFault {
         try {
             if (offsetBytes < 0 || offsetBytes + bytes.remaining() > offer.getSizeBytes()) {
@@ -430,12 +445,7 @@ public final class PartialFile implements TargetEntry {
         }
     }
 
-    /**
-     * Takes a span whose bytes are written and verified: the next {@link #sync} makes it durable.
-     *
-     * @param span its number
-     * @param digest XXH3-128 of its bytes; of a file of one span, which is not journaled, nothing
-     */
+    @Override
     public void verified(int span, byte[] digest) {
         if (digest.length > 0) {
             digests.put(span, digest);
@@ -445,13 +455,7 @@ public final class PartialFile implements TargetEntry {
         }
     }
 
-    /**
-     * Forces out what was written so far, and journals the spans that were verified before.
-     *
-     * @return bytes that are durable now and were not before
-     * @throws TargetFault if that fails: then the file is given up, as of what was written nothing
-     *     is known
-     */
+    @Override
     public synchronized long sync() throws TargetFault {
         List<SpanRange> ranges;
         long bytes;
@@ -513,10 +517,54 @@ public final class PartialFile implements TargetEntry {
                 isPoisoned = true;
                 open.channel().force(true);
                 isPoisoned = false;
+                if (options.verifiesTarget()) {
+                    verifyTarget(open.reader(place.directory()));
+                }
             }
         } catch (IOException failed) {
             throw TargetFault.of(name, "cannot be synced with its attributes", failed);
         }
+    }
+
+    /**
+     * Reads all of it back: a file that is not what arrived is an error, and nothing of it stays.
+     */
+    private void verifyTarget(DiskReader reader) throws IOException {
+        Xxh3 digest = new Xxh3();
+        SpanSet within = grid.spansWithin(offer.getHolesList());
+        for (int span = 0; span < grid.count(); span++) {
+            boolean isRight;
+            if (within.contains(span)) {
+                isRight = holdsZeros(reader, span);
+            } else {
+                isRight = isAsJournaled(reader, span, digest, () -> true);
+            }
+            if (!isRight) {
+                hasDurable = false;
+                throw TargetFault.of(
+                        FaultCode.DATA_DAMAGED,
+                        name,
+                        "is on its disk not what arrived",
+                        "the bytes that were verified when they arrived",
+                        "other bytes within "
+                                + grid.lenBytes(span)
+                                + " bytes from byte "
+                                + grid.offsetBytes(span)
+                                + " on",
+                        "do not trust that disk: see the kernel's log of that host and the disk's"
+                                + " own health");
+            }
+        }
+    }
+
+    private boolean holdsZeros(DiskReader reader, int span) throws IOException {
+        ByteBuffer zeros = ByteBuffer.allocate(1 << 20);
+        boolean[] areZeros = {true};
+        reader.read(
+                grid.offsetBytes(span),
+                grid.lenBytes(span),
+                bytes -> areZeros[0] &= bytes.equals(zeros.slice(0, bytes.remaining())));
+        return areZeros[0];
     }
 
     private void checkSize(long there) throws TargetFault {
@@ -542,13 +590,13 @@ public final class PartialFile implements TargetEntry {
      */
     private void giveAttributes(OpenDirectory directory, HeldTemporary open) throws IOException {
         FileLook before = directory.look(open.part());
-        boolean hasTime = Conflicts.hasTime(offer);
+        boolean hasTime = options.keepsTime() && Conflicts.hasTime(offer);
         long seconds = hasTime ? offer.getMtimeS() : before.mtimeS();
         int nanos = hasTime ? offer.getMtimeNs() : before.mtimeNs();
         if (hasTime) {
             directory.setTime(open.part(), seconds, nanos);
         }
-        directory.setMode(open.part(), offer.getMode());
+        directory.setMode(open.part(), options.modeOf(offer.getMode()));
         open.lockAgain(name);
         check(directory);
         FileLook after = directory.look(open.part());

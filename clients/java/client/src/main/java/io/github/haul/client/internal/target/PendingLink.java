@@ -17,6 +17,7 @@ final class PendingLink implements TargetEntry {
     private final ByteString name;
     private final Path hidden;
     private State state;
+    private boolean keepsTime;
 
     /** How far a link has come. */
     enum State {
@@ -35,10 +36,13 @@ final class PendingLink implements TargetEntry {
     }
 
     /** A symbolic link that is to be made. */
-    static PendingLink symbolic(TargetRoot root, FileOffer offer, ByteString name)
+    static PendingLink symbolic(
+            TargetRoot root, FileOffer offer, ByteString name, TargetOptions options)
             throws TargetFault {
         NativeName.of(offer.getLinkTarget());
-        return new PendingLink(root, offer, name, State.NOT_MADE);
+        PendingLink link = new PendingLink(root, offer, name, State.NOT_MADE);
+        link.keepsTime = options.keepsTime();
+        return link;
     }
 
     /** Makes a hard link to a file. */
@@ -81,6 +85,9 @@ final class PendingLink implements TargetEntry {
             directory.remove(hidden);
             directory.makeLink(hidden, target);
             state = State.HIDDEN;
+            if (!keepsTime) {
+                return;
+            }
             try {
                 directory.setTime(hidden, offer.getMtimeS(), offer.getMtimeNs());
             } catch (IOException notKept) {

@@ -8,7 +8,6 @@ import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.Growth;
-import java.io.Closeable;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.NoSuchFileException;
@@ -32,7 +31,7 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>{@link #prepare} serves one thread; entries may be committed by others meanwhile.
  */
-public final class Target implements Closeable {
+public final class Target implements ReceivePlace {
     /** Most bytes of directories whose mode and time are set at the end; others keep new ones. */
     private static final long DIRECTORY_BYTES_MAX = 32L << 20;
 
@@ -128,26 +127,16 @@ public final class Target implements Closeable {
         }
     }
 
-    /**
-     * Gives the target directory, which was made for this transfer, the mode of the one whose
-     * contents come, and its owner all rights.
-     *
-     * @param mode permission bits
-     */
+    @Override
     public void giveRootMode(int mode) {
         try (OpenDirectory directory = root.directory(ByteString.EMPTY)) {
-            directory.setMode(null, mode & MODE_BITS | OWNER_BITS);
+            directory.setMode(null, options.modeOf(mode & MODE_BITS) | OWNER_BITS);
         } catch (IOException notKept) {
             // It is there, with the mode of a new directory.
         }
     }
 
-    /**
-     * Whether a file would be of several spans: it is open from its preparation on then.
-     *
-     * @param sizeBytes its size
-     * @return whether it would
-     */
+    @Override
     public boolean isOfSeveralSpans(long sizeBytes) {
         return sizeBytes > options.spanBytesFor(sizeBytes);
     }
@@ -167,12 +156,7 @@ public final class Target implements Closeable {
         return HiddenNames.join(HiddenNames.join(base, given), below);
     }
 
-    /**
-     * Looks at an offer, decides, and opens the target.
-     *
-     * @param offer the offer, which the checks of the protocol let through
-     * @return what is to be answered
-     */
+    @Override
     public Prepared prepare(FileOffer offer) {
         ByteString name = offer.getName();
         try {
@@ -228,7 +212,7 @@ public final class Target implements Closeable {
             return new Prepared.Planned(false, ByteString.EMPTY);
         }
         // Never wider than the source, also until its end, and this session may write into it.
-        int mode = offer.getMode() & MODE_BITS | OWNER_BITS;
+        int mode = options.modeOf(offer.getMode() & MODE_BITS) | OWNER_BITS;
         int newLevels = root.makeDirectories(name, mode);
         if (newLevels > 0) {
             addFresh(fresh, name);
@@ -306,7 +290,7 @@ public final class Target implements Closeable {
             return new Prepared.Planned(decision.replaces(), storedAs);
         }
         if (offer.getKind() == FileKind.SYMLINK) {
-            return need(PendingLink.symbolic(root, offer, stored), storedAs);
+            return need(PendingLink.symbolic(root, offer, stored, options), storedAs);
         }
         return receive(offer, stored, storedAs);
     }
@@ -315,7 +299,7 @@ public final class Target implements Closeable {
             throws IOException {
         SpanGrid grid = PartialFile.gridOf(offer, options.spanBytesFor(offer.getSizeBytes()));
         if (grid.count() <= 1) {
-            return need(PartialFile.whole(root, offer, name, grid), storedAs);
+            return need(PartialFile.whole(root, offer, name, grid, options), storedAs);
         }
         PartialFile.Opened opened = PartialFile.open(root, offer, name, grid, options);
         FileLook there = root.look(name);
@@ -363,7 +347,8 @@ public final class Target implements Closeable {
         try (TargetRoot.Place place = root.parentOf(name)) {
             OpenDirectory directory = place.directory();
             FileLook there = directory.look(place.last());
-            if (there.mode() != offer.getMode() && there.key() != null) {
+            boolean differs = there.mode() != offer.getMode() && options.keepsMode();
+            if (differs && there.key() != null) {
                 directory.setMode(place.last(), offer.getMode());
             }
             HeldTemporary.removeLeftovers(directory, name);
@@ -385,14 +370,7 @@ public final class Target implements Closeable {
         }
     }
 
-    /**
-     * Commits entries that are complete and confirmed: all are forced out, then all get their
-     * names, then each directory is synced once.
-     *
-     * @param entries files, links and directories
-     * @return for each, the fault that kept it from its place, where there was one: it is let go
-     *     of, and what a later run can go on from stays
-     */
+    @Override
     public Map<TargetEntry, Optional<Fault>> commit(List<? extends TargetEntry> entries) {
         Map<TargetEntry, Optional<Fault>> faults = new LinkedHashMap<>();
         entries.forEach(entry -> faults.put(entry, Optional.empty()));
@@ -466,12 +444,7 @@ public final class Target implements Closeable {
         }
     }
 
-    /**
-     * Sets time and mode of the directories that were offered, children first, when nothing more is
-     * made in them.
-     *
-     * @return the faults of those that could not be given theirs
-     */
+    @Override
     public synchronized List<Fault> finishDirectories() {
         List<Fault> faults = new ArrayList<>();
         for (int at = directories.size() - 1; at >= 0; at--) {
@@ -479,8 +452,10 @@ public final class Target implements Closeable {
             ByteString name = nameOf(offer.getName());
             try (OpenDirectory directory = root.directory(name)) {
                 // The time first: the mode may not let the directory be opened once more.
-                directory.setTime(null, offer.getMtimeS(), offer.getMtimeNs());
-                directory.setMode(null, offer.getMode() & MODE_BITS);
+                if (options.keepsTime()) {
+                    directory.setTime(null, offer.getMtimeS(), offer.getMtimeNs());
+                }
+                directory.setMode(null, options.modeOf(offer.getMode() & MODE_BITS));
             } catch (IOException failed) {
                 Fault fault =
                         TargetFault.of(name, "cannot be given its attributes", failed).fault();

@@ -7,7 +7,7 @@ import io.github.haul.client.internal.proto.FileOffer;
  * A file, link or directory that is being received. {@link Target#commit} takes it through the
  * steps to its name: first its bytes are durable, then it has its name, then that is durable.
  */
-public sealed interface TargetEntry permits PartialFile, PendingLink, PendingDirectory {
+public sealed interface TargetEntry permits ReceivedFile, PendingLink, PendingDirectory {
     /** Returns what was offered. */
     FileOffer offer();
 

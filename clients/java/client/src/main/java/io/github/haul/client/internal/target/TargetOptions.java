@@ -13,6 +13,9 @@ import io.github.haul.client.internal.wire.Limits;
  * @param peerRechecks whether the sender can be told that durable spans are lost after all
  * @param spanBytes the span size that was asked for, in bytes; 0: chosen for each file
  * @param digest the digest that verifies the session's spans, which a journal names
+ * @param keepsMode whether files get the permission bits of their sources
+ * @param keepsTime whether they get their modification times
+ * @param verifiesTarget whether each file is read back from its disk before it gets its name
  */
 public record TargetOptions(
         OnConflict onConflict,
@@ -20,8 +23,39 @@ public record TargetOptions(
         boolean rechecks,
         boolean peerRechecks,
         long spanBytes,
-        Digest digest) {
+        Digest digest,
+        boolean keepsMode,
+        boolean keepsTime,
+        boolean verifiesTarget) {
     private static final long SPAN_BYTES_DEFAULT = 8L << 20;
+
+    /**
+     * Rules that keep mode and time, and read nothing back at the end.
+     *
+     * @param onConflict what is done where something has the name of an offered file
+     * @param isDryRun whether nothing is written
+     * @param rechecks whether nothing of an earlier run is believed that was not read back
+     * @param peerRechecks whether the sender can be told that durable spans are lost after all
+     * @param spanBytes the span size that was asked for, in bytes
+     * @param digest the digest that verifies the session's spans
+     */
+    TargetOptions(
+            OnConflict onConflict,
+            boolean isDryRun,
+            boolean rechecks,
+            boolean peerRechecks,
+            long spanBytes,
+            Digest digest) {
+        this(onConflict, isDryRun, rechecks, peerRechecks, spanBytes, digest, true, true, false);
+    }
+
+    /**
+     * The permission bits that a target gets: those of the source, as they are; where they are not
+     * kept, the umask takes its part of them, and nobody may do more than at the source.
+     */
+    int modeOf(int mode) {
+        return keepsMode ? mode : mode & ~HostUmask.bits();
+    }
 
     /**
      * The size of a file's spans, as the program haul chooses it.

@@ -13,6 +13,7 @@ import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.machine.SpanSet;
 import io.github.haul.client.internal.proto.Digest;
 import io.github.haul.client.internal.proto.Extent;
+import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.OnConflict;
 import io.github.haul.client.internal.proto.SpanRange;
@@ -29,6 +30,7 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -207,6 +209,37 @@ final class RecheckTest {
             assertEquals(List.of(0, 2, 3), list(need.durable()));
             assertEquals(all.end(), need.digest());
             need.entry().abandon(true);
+        }
+    }
+
+    /** A disk that has other bytes than arrived: nothing of the file stays. */
+    @Test
+    void aFileThatIsNotOnItsDiskWhatArrivedGetsNoName() throws IOException {
+        for (long spanBytes : new long[] {SPAN, 1 << 20}) {
+            TargetOptions verifying =
+                    new TargetOptions(
+                            OnConflict.SKIP_SAME,
+                            false,
+                            false,
+                            true,
+                            spanBytes,
+                            Digest.AES_GMAC,
+                            true,
+                            true,
+                            true);
+            try (Target target = Target.into(place, verifying)) {
+                PartialFile file = file(need(target, offer));
+                for (int span = 0; span < file.grid().count(); span++) {
+                    Offers.write(file, bytes, span);
+                }
+                file.sync();
+                damage(2);
+                TargetFault fault = assertThrows(TargetFault.class, () -> target.commit(file));
+                assertEquals(FaultCode.DATA_DAMAGED, fault.fault().getCode());
+            }
+            try (Stream<Path> left = Files.list(place)) {
+                assertEquals(List.of(), left.toList());
+            }
         }
     }
 
