@@ -41,7 +41,8 @@ final class HaulTokenTest {
             Exception refused =
                     assertThrows(IllegalArgumentException.class, () -> HaulToken.parse(text));
             assertEquals(
-                    "the token is damaged: it has 53 letters and digits, as `haul serve` printed it",
+                    "the token is damaged: it has 53 letters and digits,"
+                            + " as `haul serve` printed it",
                     refused.getMessage());
         }
     }

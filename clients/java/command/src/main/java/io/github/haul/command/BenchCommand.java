@@ -67,7 +67,8 @@ final class BenchCommand implements Callable<Integer> {
             names = "--directory",
             paramLabel = "<DIR>",
             description =
-                    "Where the files are made, and removed at the end; without it the host's directory for temporary files")
+                    "Where the files are made, and removed at the end; without it the host's"
+                            + " directory for temporary files")
     private @Nullable Path directory;
 
     @Option(
