@@ -90,7 +90,9 @@ final class PartRole implements Role {
                         inbox,
                         headway,
                         stallAfterNs,
-                        options.listener()::onNotice);
+                        stall ->
+                                options.listener()
+                                        .onNotice(Words.stall(stall, options.stallAfter())));
         patience = new Patience(stallAfterNs);
         selection = Listing.selection(path, 0);
     }
@@ -177,8 +179,7 @@ final class PartRole implements Role {
 
     private void noticed(Notice notice) {
         if (!notice.hasFault()) {
-            String why = notice.getWhy().isEmpty() ? "" : ": " + notice.getWhy();
-            options.listener().onNotice(Words.printable(notice.getWhat() + why));
+            options.listener().onNotice(Words.notice(notice, Side.SOURCE));
         } else if (state == State.AWAITS_OFFER) {
             fail(Listing.failure(notice.getFault(), path));
         }
