@@ -127,8 +127,6 @@ final class MainTest {
         "push a haul://h/100%, %25",
         "push a haul://secret@h/, the token is damaged",
         "push a haul://h/ --token-file nowhere, no such file",
-        "pull haul://h/a haul://h/b, cannot pull several URLs",
-        "pull haul://h/a null:, cannot pull to null:",
         "get haul://h/a, get",
         "'', a command is missing"
     })
@@ -158,6 +156,27 @@ final class MainTest {
         String page = Files.readString(Path.of("../../../docs/java.md"));
         String help = run("push", "--help").output();
         assertTrue(page.contains(help.replaceAll("(?m)^(?=.)", "    ")), help);
+    }
+
+    @Test
+    void aPullOfTwoServersOrReadBackFromNowhereIsRefused() throws Exception {
+        String first = "haul://" + TOKEN + "@h/a";
+        CommandProcess two = run("pull", first, "haul://other/b", "place/");
+        assertEquals(2, two.status());
+        assertTrue(
+                two.errors().contains("URLs of one server and token, found haul://h:7117/a and"),
+                two.errors());
+        assertFalse(two.errors().contains(TOKEN));
+        CommandProcess nowhere = run("pull", first, "null:", "--verify-target");
+        assertEquals(2, nowhere.status());
+        assertTrue(nowhere.errors().contains("cannot read the target back"), nowhere.errors());
+    }
+
+    @Test
+    void theDocumentsProgramIsTheOneThatIsCompiled() throws Exception {
+        String page = Files.readString(Path.of("../../../docs/java.md"));
+        String program = Files.readString(Path.of("../examples/src/main/java/Push.java"));
+        assertTrue(page.contains("```java\n" + program + "```\n"), program);
     }
 
     @Test
