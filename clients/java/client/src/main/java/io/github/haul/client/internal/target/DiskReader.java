@@ -1,6 +1,5 @@
 package io.github.haul.client.internal.target;
 
-import com.sun.nio.file.ExtendedOpenOption;
 import java.io.Closeable;
 import java.io.EOFException;
 import java.io.IOException;
@@ -8,6 +7,7 @@ import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.nio.file.Files;
 import java.nio.file.LinkOption;
+import java.nio.file.OpenOption;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import org.jspecify.annotations.Nullable;
@@ -15,13 +15,15 @@ import org.jspecify.annotations.Nullable;
 /**
  * Reads a file from its disk, not from the page cache: what is there now, and not what was written.
  *
- * <p>It reads by O_DIRECT, which the JDK has on Linux, macOS and Windows ({@link
- * ExtendedOpenOption#DIRECT}). Where the file system has none, the bytes come through the page
- * cache, which Java cannot have forget them. An object serves one thread.
+ * <p>It reads by O_DIRECT, which the JDK has on Linux, macOS and Windows (ExtendedOpenOption, whose
+ * very name newer compilers warn of, and so it is looked up). Where the file system has none, the
+ * bytes come through the page cache, which Java cannot have forget them. An object serves one
+ * thread.
  */
 final class DiskReader implements Closeable {
     private static final int BLOCK_BYTES = 1 << 20;
     private static final int ALIGN_BYTES_MAX = 1 << 16;
+    private static final String OPTIONS = "com.sun.nio.file.ExtendedOpenOption";
 
     private final FileChannel written;
     private final @Nullable FileChannel direct;
@@ -49,20 +51,32 @@ final class DiskReader implements Closeable {
      */
     static DiskReader open(Path path, FileChannel written) throws IOException {
         long align = Files.getFileStore(path).getBlockSize();
-        if (Long.bitCount(align) != 1 || align > ALIGN_BYTES_MAX) {
+        OpenOption option = direct();
+        if (option == null || Long.bitCount(align) != 1 || align > ALIGN_BYTES_MAX) {
             return new DiskReader(written, null, 1);
         }
         try {
             FileChannel direct =
                     FileChannel.open(
-                            path,
-                            StandardOpenOption.READ,
-                            LinkOption.NOFOLLOW_LINKS,
-                            ExtendedOpenOption.DIRECT);
+                            path, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS, option);
             return new DiskReader(written, direct, (int) align);
         } catch (UnsupportedOperationException | IOException hasNone) {
             return new DiskReader(written, null, 1);
         }
+    }
+
+    private static @Nullable OpenOption direct() {
+        try {
+            Object[] options = Class.forName(OPTIONS).getEnumConstants();
+            for (Object one : options == null ? new Object[0] : options) {
+                if (one instanceof OpenOption option && String.valueOf(one).equals("DIRECT")) {
+                    return option;
+                }
+            }
+        } catch (ClassNotFoundException hasNone) {
+            return null;
+        }
+        return null;
     }
 
     /** Whether it reads from the disk; through the page cache otherwise. */
