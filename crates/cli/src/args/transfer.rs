@@ -130,8 +130,8 @@ pub struct LowTransfer {
     /// Read back what an earlier run left at the target before it is believed
     ///
     /// While the rest is sent; what is not as it was journaled comes again. It is done by itself
-    /// where the target's host was started anew since, or the temporary was changed. What came with
-    /// --digest none comes again.
+    /// where the target's host was started anew since, or the temporary was changed more than 2 s
+    /// after its journal. What came with --digest none comes again.
     #[arg(long, conflicts_with_all = ["dry_run", "preflight"])]
     pub recheck: bool,
     /// Read the token from a file, not from the URL or HAUL_TOKEN
