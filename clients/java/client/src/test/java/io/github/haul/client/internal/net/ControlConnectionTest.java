@@ -14,12 +14,15 @@ import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Digest;
 import io.github.haul.client.internal.proto.Direction;
 import io.github.haul.client.internal.proto.FaultCode;
+import io.github.haul.client.internal.proto.Hello;
+import io.github.haul.client.internal.proto.HelloReply;
 import io.github.haul.client.internal.proto.Open;
 import io.github.haul.client.internal.proto.Ping;
 import io.github.haul.client.internal.proto.Protection;
 import io.github.haul.client.internal.wire.ClientHandshake;
 import io.github.haul.client.internal.wire.ClientHandshake.Granted;
 import io.github.haul.client.internal.wire.DataKeys;
+import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SessionRefused;
 import java.io.IOException;
 import java.net.InetSocketAddress;
@@ -123,6 +126,37 @@ final class ControlConnectionTest {
                     assertThrows(SessionRefused.class, () -> open(control, push(new byte[16])));
             assertEquals(FaultCode.TOKEN_WRONG, refused.fault().getCode());
             assertFalse(refused.fault().getWhat().isEmpty());
+        }
+    }
+
+    @Test
+    void aServerOfOtherVersionsRefusesInItsWords() throws Exception {
+        try (HaulServer server = HaulServer.start(folder, root);
+                ControlConnection control = connect(server.url())) {
+            byte[] secret = Objects.requireNonNull(server.url().token()).secret();
+            ClientHandshake handshake = new ClientHandshake(List.of());
+            List<Control> words = handshake.start("haul-java-test", push(secret));
+            Hello later =
+                    words.get(0).getHello().toBuilder().setVersionMin(98).setVersionMax(99).build();
+            control.send(Control.newBuilder().setHello(later).build());
+            control.send(words.get(1));
+            Control answer = control.receive(PATIENCE);
+            assertNotNull(answer);
+            SessionRefused refused =
+                    assertThrows(SessionRefused.class, () -> handshake.handle(answer));
+            assertEquals(FaultCode.VERSION, refused.fault().getCode());
+            assertTrue(refused.fault().toString().contains("98"), refused.fault().toString());
+        }
+    }
+
+    @Test
+    void aVersionThatNobodyOfferedIsAViolation() throws Exception {
+        for (int version : new int[] {0, 2, 99}) {
+            ClientHandshake handshake = new ClientHandshake(List.of());
+            handshake.start("haul-java-test", push(new byte[16]));
+            HelloReply reply = HelloReply.newBuilder().setVersion(version).build();
+            Control answer = Control.newBuilder().setHelloReply(reply).build();
+            assertThrows(ProtocolViolation.class, () -> handshake.handle(answer), "" + version);
         }
     }
 
