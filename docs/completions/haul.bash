@@ -721,14 +721,18 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__studies)
-            opts="-h -V --paper --only --dir --quick --report --json --help --version"
+            opts="-h -V --paper --only --jar --dir --quick --report --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --only)
-                    COMPREPLY=($(compgen -W "engines files tuning media fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "engines files tuning media fabric java" -- "${cur}"))
+                    return 0
+                    ;;
+                --jar)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --dir)

@@ -529,7 +529,9 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 files\t'Times of files, and recordings'
 tuning\t'One change of two hosts at a time'
 media\t'A crowd of viewers, and small requests'
-fabric\t'Messages and files by RDMA endpoints'"
+fabric\t'Messages and files by RDMA endpoints'
+java\t'Times of files in the JVM, with --jar'"
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l jar -d 'The program of haul\'s JVM client, which repeats a study in the JVM itself: clients/java makes it, as command/target/haul.jar; needs java 17 or newer' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l dir -d 'Directory for the files; without it the current one' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l report -d 'Write the page with all figures to FILE, and the JSON lines beside it: page.html and page.json' -r -F
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l paper -d 'The studies\' own sizes and times: hours, 100 GB twice on the disk'

@@ -4,7 +4,7 @@
 //! why, and the other benches go on.
 
 use crate::{
-    BenchError, Caller, engines, fabric, files, host_facts, media,
+    BenchError, Caller, engines, fabric, files, host_facts, java, media,
     requests::{BenchStudies, StudyBench, StudyPlan},
     studies::{Figure, MeasuredBy, STUDIES},
     tuning,
@@ -72,6 +72,7 @@ fn run_bench(bench: &StudyBench, caller: &Caller) -> Result<Results, BenchError>
         StudyPlan::Tuning(plan) => tuning::run(plan, caller),
         StudyPlan::Media(plan) => media::run(plan, caller),
         StudyPlan::Fabric(plan) => fabric::run(plan, caller),
+        StudyPlan::Java(plan) => java::run(plan, caller),
     }
 }
 
@@ -82,6 +83,7 @@ const fn measured_by(plan: &StudyPlan) -> MeasuredBy {
         StudyPlan::Tuning(_) => MeasuredBy::Tuning,
         StudyPlan::Media(_) => MeasuredBy::Media,
         StudyPlan::Fabric(_) => MeasuredBy::Fabric,
+        StudyPlan::Java(_) => MeasuredBy::Java,
     }
 }
 
@@ -132,8 +134,7 @@ fn found_or_why(figure: &Figure, all: &mut [Ended]) -> StudyFigure {
         return figure.not_measured(why);
     }
     let Some(ended) = all.iter_mut().find(|ended| ended.by == figure.by) else {
-        let why = format!("needs `{}`, which --only left out", figure.command);
-        return figure.not_measured(&why);
+        return figure.not_measured(&why_left_out(figure));
     };
     match &mut ended.results {
         Err(error) => figure.not_measured(&error.to_string()),
@@ -145,6 +146,16 @@ fn found_or_why(figure: &Figure, all: &mut [Ended]) -> StudyFigure {
                 None => figure.not_measured("its bench ended without a finding"),
             }
         }
+    }
+}
+
+fn why_left_out(figure: &Figure) -> String {
+    match figure.by {
+        MeasuredBy::Java => "needs --jar FILE, the program of haul's JVM client: `mvn -f \
+                             clients/java/pom.xml package -DskipTests` makes it, as \
+                             clients/java/command/target/haul.jar"
+            .to_owned(),
+        _ => format!("needs `{}`, which --only left out", figure.command),
     }
 }
 
@@ -261,6 +272,7 @@ mod tests {
                 MeasuredBy::Tuning => "tuning",
                 MeasuredBy::Media => "media",
                 MeasuredBy::Fabric => "fabric",
+                MeasuredBy::Java => "java",
                 MeasuredBy::Nothing(why) => {
                     assert_eq!(figure.judgement, Judgement::not_measured(why));
                     continue;
@@ -272,6 +284,7 @@ mod tests {
         let why = "haul bench media broke off: needs root, found another user.";
         assert_eq!(by["media"], &Judgement::not_measured(why));
         assert!(by["files"].sentence.contains("left out"), "{:?}", by["files"]);
+        assert!(by["java"].sentence.contains("needs --jar FILE"), "{:?}", by["java"]);
         assert!(by["tuning"].sentence.contains("without a finding"), "{:?}", by["tuning"]);
         assert!(
             results.verdict[0].contains(" 1 came out, 0 did not, and "),

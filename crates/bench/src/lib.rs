@@ -17,6 +17,7 @@ pub mod fabric_side;
 pub mod files;
 pub mod floor;
 mod host_facts;
+mod java;
 pub mod media;
 mod mounts;
 mod pair;

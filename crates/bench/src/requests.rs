@@ -173,6 +173,18 @@ pub struct BenchFabric {
     pub time_max: Duration,
 }
 
+/// The request of the JVM client's bench.
+#[derive(Clone, Debug)]
+pub struct BenchJava {
+    /// The client's program, `haul.jar`.
+    pub jar: PathBuf,
+    /// Rounds of each size that count.
+    pub rounds: u32,
+    /// Sizes of the files; without any the study's.
+    pub sizes: Vec<u64>,
+    pub directory: PathBuf,
+}
+
 /// The plan of a bench that takes part in `haul bench studies`.
 #[derive(Clone, Debug)]
 pub enum StudyPlan {
@@ -181,6 +193,7 @@ pub enum StudyPlan {
     Tuning(BenchTuning),
     Media(Box<BenchMedia>),
     Fabric(BenchFabric),
+    Java(BenchJava),
 }
 
 /// A bench that takes part in `haul bench studies`, with the command that runs it alone.

@@ -50,6 +50,7 @@ pub enum MeasuredBy {
     Tuning,
     Media,
     Fabric,
+    Java,
     /// No bench, for this reason.
     Nothing(&'static str),
 }

@@ -40,14 +40,14 @@ pub const TIMES: Figure = Figure {
     by: MeasuredBy::Files,
 };
 
-const JAVA_TIMES: Figure = Figure {
+pub const JAVA_TIMES: Figure = Figure {
     study: NAME,
     number: "table 1, by the JVM",
     shows: "the same files, sent by a program in Java",
     rule: "transferTo() takes less time at each size.",
     theirs: "Theirs are those of table 1: the study's programs are in Java.",
-    command: "",
-    by: MeasuredBy::Nothing("needs a client in Java, which haul does not have yet"),
+    command: "haul bench studies --only=java --jar=haul.jar",
+    by: MeasuredBy::Java,
 };
 
 /// A line of Palaniappan and Nagaraja, table 1.
@@ -101,6 +101,16 @@ pub fn saved_percent(traditional_ms: f64, zero_copy_ms: f64) -> f64 {
 /// Judges table 1 by the files that were measured; `because` is the reason why one is missing.
 #[must_use]
 pub fn judge_times(ours: &[MeasuredTime], because: Option<&str>) -> Judgement {
+    judge_times_of("sendfile", ours, because)
+}
+
+/// Judges table 1 in the JVM itself.
+#[must_use]
+pub fn judge_java_times(ours: &[MeasuredTime]) -> Judgement {
+    judge_times_of("transferTo()", ours, None)
+}
+
+fn judge_times_of(way: &str, ours: &[MeasuredTime], because: Option<&str>) -> Judgement {
     if ours.is_empty() {
         return missing(because);
     }
@@ -117,9 +127,9 @@ pub fn judge_times(ours: &[MeasuredTime], because: Option<&str>) -> Judgement {
     };
     let (saved, theirs) = (range(saved.collect()), range(theirs.collect()));
     let which = if slower.is_empty() {
-        "sendfile takes less time at each".to_owned()
+        format!("{way} takes less time at each")
     } else {
-        format!("sendfile takes no less time at {}", slower.join(", "))
+        format!("{way} takes no less time at {}", slower.join(", "))
     };
     let sentence = format!(
         "{which} of the {} sizes that were measured, of {} in the study: {saved} less (theirs \

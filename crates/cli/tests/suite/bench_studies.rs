@@ -7,8 +7,8 @@ use crate::harness::{Place, as_nobody, is_root, process::Haul, wait_until};
 use haul_bench::studies::{MeasuredBy, STUDIES};
 use haul_testkit::skip::skip;
 use rustix::process::Signal;
-use serde_json::Value;
-use std::{ffi::OsString, fs};
+use serde_json::{Value, json};
+use std::{ffi::OsString, fs, os::unix::fs::PermissionsExt, path::PathBuf};
 
 fn studies(place: &Place, more: &[&str]) -> Vec<OsString> {
     let words = words!["bench", "studies", "--quick", "--json", "--dir", place.path("target")];
@@ -140,6 +140,7 @@ fn the_page_has_each_figure_of_the_studies_once_with_the_verdict_of_its_cells() 
             MeasuredBy::Tuning | MeasuredBy::Media | MeasuredBy::Fabric => {
                 assert!(sentence.contains("left out"), "{line}");
             }
+            MeasuredBy::Java => assert!(sentence.contains("needs --jar FILE"), "{line}"),
             MeasuredBy::Engines | MeasuredBy::Files => {}
         }
     }
@@ -173,6 +174,42 @@ fn a_bench_that_cannot_run_is_said_at_its_figures_and_the_others_go_on() {
     let benches = ran.events.iter().filter(|event| event["event"] == "bench");
     let benches: Vec<bool> = benches.map(|bench| bench["refused"].is_string()).collect();
     assert_eq!(benches, [false, true]);
+}
+
+/// A directory with a program named `java` that takes the place of the host's.
+fn java_that(place: &Place, does: &str) -> PathBuf {
+    let bin = place.path("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let program = bin.join("java");
+    fs::write(&program, format!("#!/bin/sh\n{does}\n")).unwrap();
+    fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    bin
+}
+
+#[test]
+fn what_the_jvm_measured_is_judged_and_its_failure_is_told() {
+    let place = Place::new();
+    let size = json!({
+        "bytes": 7_000_000, "traditional_ms": 20.0, "transfer_to_ms": 5.0,
+        "traditional_copies_per_byte": 2.0, "transfer_to_copies_per_byte": 0.0,
+        "traditional_calls": 9, "transfer_to_calls": 1,
+    });
+    let line = json!({"event": "bench", "java": "17", "sizes": [size]});
+    let print = format!("[ \"$3 $5\" = 'haul.jar --json' ] && echo '{line}'");
+    for (does, verdict, says) in [
+        (print.as_str(), "came_out", "at each of the 1 sizes"),
+        ("echo no heap >&2; exit 3", "not_measured", "exit status: 3: no heap"),
+        ("echo surprise", "not_measured", "the program said: surprise"),
+    ] {
+        let mut command = place.command(&studies(&place, &["--only=java", "--jar=haul.jar"]));
+        command.env("PATH", java_that(&place, does));
+        let ran = Haul::start(command).finish();
+        let is_it = |line: &&Value| line["figure"] == "table 1, by the JVM";
+        let line = ran.events.iter().find(is_it).unwrap_or_else(|| panic!("{ran:?}"));
+        assert_eq!(line["verdict"], verdict, "{line}");
+        assert!(line["sentence"].as_str().unwrap().contains(says), "{line}");
+        assert_eq!(fs::read_dir(place.path("target")).unwrap().count(), 0, "{does}");
+    }
 }
 
 #[test]

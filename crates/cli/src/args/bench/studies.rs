@@ -3,7 +3,7 @@
 use super::LowBenchCommand;
 use crate::args::{LowArgs, LowCommand, results::LowResults, usage_problem};
 use clap::{Args, Parser, ValueEnum};
-use haul_bench::requests::{BenchStudies, StudyBench, StudyPlan};
+use haul_bench::requests::{BenchJava, BenchStudies, StudyBench, StudyPlan};
 use haul_transfer::Problem;
 use std::path::{Path, PathBuf};
 
@@ -25,6 +25,10 @@ pub struct LowBenchStudies {
     /// Only these benches
     #[arg(long, value_name = "BENCH", value_delimiter = ',')]
     pub only: Vec<LowStudyBench>,
+    /// The program of haul's JVM client, which repeats a study in the JVM itself: clients/java
+    /// makes it, as command/target/haul.jar; needs java 17 or newer
+    #[arg(long, value_name = "HAUL.JAR")]
+    pub jar: Option<PathBuf>,
     /// Directory for the files; without it the current one
     #[arg(long = "dir", value_name = "DIR")]
     pub directory: Option<PathBuf>,
@@ -53,6 +57,8 @@ pub enum LowStudyBench {
     Media,
     /// Messages and files by RDMA endpoints
     Fabric,
+    /// Times of files in the JVM, with --jar
+    Java,
 }
 
 /// The words of each bench.
@@ -121,7 +127,28 @@ impl LowBenchStudies {
             };
             bench(words, &directory)
         });
-        Ok(BenchStudies { benches: benches.collect::<Result<_, _>>()?, directory })
+        let mut benches: Vec<StudyBench> = benches.collect::<Result<_, _>>()?;
+        match &self.jar {
+            Some(jar) if self.only.is_empty() || self.only.contains(&LowStudyBench::Java) => {
+                benches.push(self.java(jar, &directory));
+            }
+            None if self.only.contains(&LowStudyBench::Java) => {
+                let needs = "--jar with haul.jar, the program of haul's JVM client";
+                let hint = "`mvn -f clients/java/pom.xml package -DskipTests` makes it, as \
+                            clients/java/command/target/haul.jar";
+                return Err(usage_problem("cannot take --only=java", needs, "no --jar", hint));
+            }
+            _ => {}
+        }
+        Ok(BenchStudies { benches, directory })
+    }
+
+    fn java(&self, jar: &Path, directory: &Path) -> StudyBench {
+        let (rounds, sizes) = if self.quick { (1, vec![7_000_000]) } else { (5, Vec::new()) };
+        let command = format!("java -jar {} bench --rounds={rounds}", jar.display());
+        let plan =
+            BenchJava { jar: jar.to_owned(), rounds, sizes, directory: directory.to_owned() };
+        StudyBench { command, plan: StudyPlan::Java(plan) }
     }
 
     /// The output of the results: a page, and lines beside it.
@@ -200,6 +227,22 @@ mod tests {
         };
         let BenchEngines { parts, .. } = &**engines;
         assert_eq!(parts, &[EnginesPart::Offsets]);
+    }
+
+    #[test]
+    fn the_jvm_takes_part_where_its_program_is_named() {
+        let plan = studies(&["--jar=haul.jar", "--quick"]).unwrap().checked().unwrap();
+        let [.., StudyBench { plan: StudyPlan::Java(java), command }] = &plan.benches[..] else {
+            panic!("without java: {plan:?}")
+        };
+        assert_eq!((java.rounds, &java.sizes[..]), (1, &[7_000_000][..]));
+        assert_eq!(command, "java -jar haul.jar bench --rounds=1");
+        let plan = studies(&["--jar=haul.jar", "--only=java"]).unwrap().checked().unwrap();
+        assert_eq!(plan.benches.len(), 1);
+        let plan = studies(&["--jar=haul.jar", "--only=engines"]).unwrap().checked().unwrap();
+        assert!(!matches!(&plan.benches[..], [.., StudyBench { plan: StudyPlan::Java(_), .. }]));
+        let error = studies(&["--only=java"]).unwrap().checked().unwrap_err().to_string();
+        assert!(error.contains("needs --jar with haul.jar"), "{error}");
     }
 
     #[test]

@@ -25,9 +25,9 @@ import picocli.CommandLine.Parameters;
             "",
             "Files of the study's sizes are sent from the page cache over loopback to a receiver in"
                     + " this process that throws away, in both of the study's ways, and pushed to"
-                    + " URL. The ways take turns in each round; the first round of a"
-                    + " size warms up and does not count. The table has medians, with the study's"
-                    + " figures beside them: "
+                    + " URL, where one is named. The ways take turns in each round; the first"
+                    + " round of a size warms up and does not count. The table has medians, with"
+                    + " the study's figures beside them: "
                     + StudyTable.SOURCE
                     + ".",
             "",
@@ -35,15 +35,19 @@ import picocli.CommandLine.Parameters;
                     + " opening the connection to the last word, that all is verified and durable.",
             ""
         },
-        customSynopsis = "java -jar haul.jar bench [OPTIONS] <URL>",
+        customSynopsis = "java -jar haul.jar bench [OPTIONS] [<URL>]",
         mixinStandardHelpOptions = true,
         sortOptions = false)
 final class BenchCommand implements Callable<Integer> {
     private static final int BLOCK_BYTES = 1 << 20;
     private static final int ROUNDS_MAX = 1000;
 
-    @Parameters(paramLabel = "<URL>", description = "haul://[TOKEN@]HOST[:PORT]/null: or a place")
-    private String place = "";
+    @Parameters(
+            paramLabel = "<URL>",
+            arity = "0..1",
+            description =
+                    "haul://[TOKEN@]HOST[:PORT]/null: or a place; without it nothing is pushed")
+    private @Nullable String place;
 
     @Option(
             names = "--sizes",
@@ -108,7 +112,10 @@ final class BenchCommand implements Callable<Integer> {
         if (rounds < 1 || rounds > ROUNDS_MAX || sizes.stream().anyMatch(size -> size < 1)) {
             throw Failure.usage("cannot measure", "a size and 1 to 1000 rounds", "fewer", "");
         }
-        HaulUrl url = Tokens.complete(place, tokenFile, System.getenv());
+        HaulUrl url = place == null ? null : Tokens.complete(place, tokenFile, System.getenv());
+        if (url == null && program != null) {
+            throw Failure.usage("cannot take --program", "a URL to push to", "none", "");
+        }
         try {
             Path made =
                     directory == null

@@ -105,6 +105,9 @@ final class BenchResult {
         List<BenchWay> counted =
                 List.of(BenchWay.TRADITIONAL, BenchWay.TRANSFER_TO, BenchWay.HAUL_PUSH);
         for (BenchWay way : counted) {
+            if (!has(way)) {
+                continue;
+            }
             OptionalLong calls = count(way, BenchWay.Moved::calls);
             String switches = shown(count(way, BenchWay.Moved::switches));
             OptionalLong copied = count(way, BenchWay.Moved::copied);
@@ -120,14 +123,16 @@ final class BenchResult {
         }
         return String.format(
                 Locale.ROOT,
-                "%9s %9.1f ms %9.1f ms %7s %15s %7s %9.1f ms   %s%s",
+                "%9s %9.1f ms %9.1f ms %7s %15s %7s %12s   %s%s",
                 study == null ? Amounts.bytes(bytes) : study.name(),
                 ms(BenchWay.TRADITIONAL),
                 ms(BenchWay.TRANSFER_TO),
                 Amounts.threeDigits(ratio()),
                 theirs,
                 ratio,
-                ms(BenchWay.HAUL_PUSH),
+                has(BenchWay.HAUL_PUSH)
+                        ? String.format(Locale.ROOT, "%.1f ms", ms(BenchWay.HAUL_PUSH))
+                        : "-",
                 has(BenchWay.HAUL_PROGRAM) ? besideProgram() : "",
                 String.join(", ", counts));
     }

@@ -21,6 +21,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.List;
 import java.util.Locale;
+import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
@@ -30,13 +31,13 @@ import org.jspecify.annotations.Nullable;
  * What a bench moves a file with.
  *
  * @param sink the receiver of the study's ways
- * @param url the place that is pushed to
+ * @param url the place that is pushed to, or null
  * @param protection the protection of pushes
  * @param program the program that pushes beside this one, or null
  */
 record BenchRun(
         InetSocketAddress sink,
-        HaulUrl url,
+        @Nullable HaulUrl url,
         TransferOptions.Protection protection,
         @Nullable Path program) {
     /** Bytes that the study reads and writes at a time. */
@@ -49,14 +50,22 @@ record BenchRun(
     BenchWay.Moved move(BenchWay way, Path file) throws IOException, InterruptedException {
         return switch (way) {
             case TRADITIONAL, TRANSFER_TO -> send(way, file);
-            case HAUL_PUSH -> push(file);
-            case HAUL_PROGRAM -> runProgram(file);
+            case HAUL_PUSH -> push(file, place());
+            case HAUL_PROGRAM -> runProgram(file, place());
         };
+    }
+
+    private HaulUrl place() {
+        return Objects.requireNonNull(url, "a way that cannot be taken");
     }
 
     /** Whether a way can be taken. */
     boolean has(BenchWay way) {
-        return way != BenchWay.HAUL_PROGRAM || program != null;
+        return switch (way) {
+            case TRADITIONAL, TRANSFER_TO -> true;
+            case HAUL_PUSH -> url != null;
+            case HAUL_PROGRAM -> url != null && program != null;
+        };
     }
 
     private BenchWay.Moved send(BenchWay way, Path file) throws IOException {
@@ -109,7 +118,7 @@ record BenchRun(
         return new Counted(calls, 0);
     }
 
-    private BenchWay.Moved push(Path file) throws IOException, InterruptedException {
+    private BenchWay.Moved push(Path file, HaulUrl place) throws IOException, InterruptedException {
         long[] switches = {-1};
         ContextSwitches before = ContextSwitches.ofAllThreads();
         TransferOptions options =
@@ -128,7 +137,7 @@ record BenchRun(
                         .build();
         long cpuNs = processorNs();
         long begunNs = System.nanoTime();
-        try (HaulClient client = HaulClient.connect(url)) {
+        try (HaulClient client = HaulClient.connect(place)) {
             if (client.push(List.of(file), options).filesDone() != 1) {
                 throw new IOException("the push did not send the file");
             }
@@ -148,7 +157,8 @@ record BenchRun(
     }
 
     /** Pushes by the program, from its start to its end; its own report says what it took. */
-    private BenchWay.Moved runProgram(Path file) throws IOException, InterruptedException {
+    private BenchWay.Moved runProgram(Path file, HaulUrl place)
+            throws IOException, InterruptedException {
         String[] words = {
             String.valueOf(program),
             "push",
@@ -158,11 +168,11 @@ record BenchRun(
             "--on-conflict=replace",
             file.toString(),
             // It shows that there is a token, and not which.
-            url.toString().replace("...@", "")
+            place.toString().replace("...@", "")
         };
         long begunNs = System.nanoTime();
         ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
-        HaulToken token = url.token();
+        HaulToken token = place.token();
         if (token != null) {
             builder.environment().put(Tokens.VARIABLE, token.reveal());
         }
