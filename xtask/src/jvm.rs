@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 2] = ["mvn", "javac"];
 /// The program that some of the tests start, as cargo's tests build it.
 const PROGRAM: &str = "target/debug/haul";
 /// The tests' place in the queue for processors, behind the others.
-const NICENESS: &str = "15";
+const NICENESS: &str = "5";
 /// Words of Maven about a repository that it does not reach; for a package that is not there it
 /// has others.
 const UNREACHABLE: &str = "Could not transfer ";

@@ -4,8 +4,8 @@
 //! clock run afterwards, one after the other. A test that failed beside others runs once more
 //! alone: what passes then counts as passed and is named, as its first failure may be a race.
 //!
-//! Beside the first of them run the trial of RDMA cards (cards.rs), which counts as one test, and
-//! the tests of the JVM client (jvm.rs).
+//! Beside the first of them run the tests of the JVM client (jvm.rs); behind both, alone, the
+//! trial of RDMA cards (cards.rs), which counts as one test.
 //!
 //! When all passed, a sample of mutants (mutants.rs) asks whether the tests still notice them.
 //!
@@ -19,9 +19,8 @@ use std::process::{ExitStatus, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::cards::Trial;
 use crate::test_totals::TestTotals;
-use crate::{Outcome, child, jvm, mutants, prerequisites};
+use crate::{Outcome, cards, child, jvm, mutants, prerequisites};
 
 /// The variable that tells `haul_testkit::skip` where to write.
 const SKIP_LOG_VARIABLE: &str = "HAUL_SKIP_LOG";
@@ -43,7 +42,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
         [] => all_tests(features),
         _ => vec![named_tests(features, arguments)],
     };
-    let mut trial = arguments.is_empty().then(|| Trial::start(root));
+    let mut has_trial = arguments.is_empty();
     let mut of_jvm = arguments.is_empty().then(|| jvm::Tests::start(root));
     for pass in &passes {
         let failed_before = totals.failures();
@@ -52,9 +51,9 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
             println!("test: cargo test ended with {status}");
             is_in_order = false;
         }
-        // Those that need the host alone come behind both.
+        // What needs the host alone comes behind both.
         let of_jvm = of_jvm.take().map(jvm::Tests::finish);
-        let of_cards = trial.take().map(|trial| trial.finish(root));
+        let of_cards = std::mem::take(&mut has_trial).then(|| cards::try_out(root));
         let of_cards = of_cards.map(|(result, skipped)| (result.to_owned(), skipped));
         for (result, skipped) in of_jvm.into_iter().chain(of_cards) {
             result.lines().for_each(|line| totals.read_line(line));
