@@ -76,6 +76,21 @@ final class TransferCommandTest {
     }
 
     @Test
+    void nothingIsCalledThatNewerJdksWarnOf() throws Exception {
+        file("a", 100);
+        Path loaded = folder.resolve("loaded");
+        Map<String, String> log = Map.of("JDK_JAVA_OPTIONS", "-Xlog:class+load:file=" + loaded);
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            CommandProcess push = CommandProcess.run(here, log, "push", "a", server.url(""));
+            assertEquals(0, push.status(), push.errors());
+            String classes = Files.readString(loaded);
+            assertTrue(classes.contains(" com.google.protobuf.ByteString "), "what was loaded");
+            // A warning on standard error from JDK 24 on, an error some day (JEP 498).
+            assertFalse(classes.contains(" sun.misc.Unsafe "), "sun.misc.Unsafe was loaded");
+        }
+    }
+
+    @Test
     void aSlashAtTheEndSendsTheContentsOfADirectory() throws Exception {
         file("run7/a", 10);
         file("run7/deep/b", 20);
