@@ -1,12 +1,12 @@
 package io.github.haul.client.internal.session;
 
+import io.github.haul.client.TransferOptions;
 import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SpanDigest;
 import java.util.Collection;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
-import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -21,16 +21,16 @@ abstract class DataStreams<S extends DataStream> {
     private final OpenSession session;
     private final Inbox inbox;
     private final Headway headway;
-    private final Consumer<String> notices;
+    private final TransferOptions options;
     private final Map<Integer, S> open = new HashMap<>();
     private int nextNumber;
     private boolean isOpened;
 
-    DataStreams(OpenSession session, Inbox inbox, Headway headway, Consumer<String> notices) {
+    DataStreams(OpenSession session, Inbox inbox, Headway headway, TransferOptions options) {
         this.session = session;
         this.inbox = inbox;
         this.headway = headway;
-        this.notices = notices;
+        this.options = options;
     }
 
     /** Makes a stream that is not started. */
@@ -109,8 +109,22 @@ abstract class DataStreams<S extends DataStream> {
         return open.get(number);
     }
 
-    final void tell(String notice) {
-        notices.accept(notice);
+    final OpenSession session() {
+        return session;
+    }
+
+    final Inbox inbox() {
+        return inbox;
+    }
+
+    /** The time after which a stream that brings nothing has stalled. */
+    final long stallAfterNs() {
+        return options.stallAfter().toNanos();
+    }
+
+    /** Tells the user of streams that have stalled. */
+    final void tellStall(String what) {
+        options.listener().onNotice(Words.stall(what, options.stallAfter()));
     }
 
     /** Ends the connections of all streams, and their threads soon after. */

@@ -14,11 +14,9 @@ import io.github.haul.client.internal.proto.Fault;
 import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.FileOffer;
-import io.github.haul.client.internal.proto.Growth;
 import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.proto.Side;
 import io.github.haul.client.internal.proto.SideReport;
-import io.github.haul.client.internal.wire.ProtocolViolation;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -28,7 +26,7 @@ import org.jspecify.annotations.Nullable;
  * wanted first, and asks for others when they are wanted (SPEC.md, 7.6). What has arrived is given
  * out once the sender has confirmed that its file is still the one it offered.
  */
-final class PartRole implements Role {
+final class PartRole extends InboundRole {
     /** An offer is answered after this time, though nothing is wanted yet. */
     private static final long ANSWER_AFTER_NS = TimeUnit.SECONDS.toNanos(1);
 
@@ -43,19 +41,13 @@ final class PartRole implements Role {
     private final PartShared shared;
     private final PartStreams streams;
     private final Headway headway;
-    private final Patience patience;
     private final TransferOptions options;
     private @Nullable Control selection;
     private State state = State.AWAITS_OFFER;
     private @Nullable FileOffer offer;
     private SpanSet asked = new SpanSet(0);
-    private @Nullable SessionEnd end;
-    private boolean isFinishing;
-    private boolean peerFinished;
     private long offeredAtNs;
     private long enoughAtNs;
-    private long finishingAtNs;
-    private long handled;
     private long batches;
 
     private enum State {
@@ -73,85 +65,39 @@ final class PartRole implements Role {
             TransferOptions options,
             Inbox inbox,
             Headway headway) {
+        super(options, GOODBYE_NS);
         this.path = path;
         this.reader = reader;
         this.options = options;
         this.headway = headway;
-        long stallAfterNs = options.stallAfter().toNanos();
         shared =
                 new PartShared(
                         new Receiver(
                                 session.granted().opened().getOffersMax(),
                                 session.granted().opened().getOfferBytesMax()));
-        streams =
-                new PartStreams(
-                        session,
-                        shared,
-                        inbox,
-                        headway,
-                        stallAfterNs,
-                        stall ->
-                                options.listener()
-                                        .onNotice(Words.stall(stall, options.stallAfter())));
-        patience = new Patience(stallAfterNs);
+        streams = new PartStreams(session, shared, inbox, headway, options);
         selection = Listing.selection(path, 0);
     }
 
     @Override
-    public void handle(Control message) throws ProtocolViolation {
-        handled += message.hasNotice() ? 0 : 1;
-        boolean grows =
-                message.hasFileOffer() && message.getFileOffer().getGrowth() != Growth.NOT_GROWING;
-        ProtocolViolation.unless(!grows, "a file that grows, though none is followed");
-        shared.run(machine -> machine.handle(message));
-        handleEvents();
+    SharedMachine<Receiver> shared() {
+        return shared;
+    }
+
+    @Override
+    InboundStreams<?> streams() {
+        return streams;
     }
 
     @Override
     public @Nullable Control pollMessage() {
         Control first = selection;
         selection = null;
-        return first == null
-                ? shared.<@Nullable Control, RuntimeException>with(Receiver::pollMessage)
-                : first;
+        return first == null ? super.pollMessage() : first;
     }
 
     @Override
-    public @Nullable SessionEnd pump(long nowNs) {
-        handleEvents();
-        SessionEnd cut = streams.handleEnded(nowNs, isFinishing);
-        streams.watch(nowNs);
-        advance(nowNs);
-        handleEvents();
-        finish(nowNs);
-        if (end != null) {
-            return end;
-        }
-        if (isFinishing && (peerFinished || nowNs - finishingAtNs > GOODBYE_NS)) {
-            return new SessionEnd.Finished();
-        }
-        if (cut != null) {
-            return cut;
-        }
-        Fault due =
-                patience.check(
-                        nowNs,
-                        handled + streams.receivedBytes(),
-                        () -> shared.with(Receiver::awaits));
-        return due == null ? null : new SessionEnd.Refused(due, true);
-    }
-
-    private void handleEvents() {
-        for (ReceiverEvent event = pollEvent(); event != null; event = pollEvent()) {
-            handleEvent(event);
-        }
-    }
-
-    private @Nullable ReceiverEvent pollEvent() {
-        return shared.<@Nullable ReceiverEvent, RuntimeException>with(Receiver::pollEvent);
-    }
-
-    private void handleEvent(ReceiverEvent event) {
+    void handleEvent(ReceiverEvent event) {
         if (event instanceof ReceiverEvent.Offered offered) {
             offered(offered.offer());
         } else if (event instanceof ReceiverEvent.OffersOver) {
@@ -166,14 +112,8 @@ final class PartRole implements Role {
             }
         } else if (event instanceof ReceiverEvent.GivenUp givenUp) {
             fail(Listing.failure(givenUp.fault(), path));
-        } else if (event instanceof ReceiverEvent.CloseStream close) {
-            streams.close(close.stream());
         } else if (event instanceof ReceiverEvent.Noticed noticed) {
             noticed(noticed.notice());
-        } else if (event instanceof ReceiverEvent.Finished) {
-            peerFinished = true;
-        } else if (event instanceof ReceiverEvent.Refused refused) {
-            end = new SessionEnd.Refused(refused.fault(), false);
         }
     }
 
@@ -218,18 +158,7 @@ final class PartRole implements Role {
     }
 
     private void answer(FileOffer offered, OfferAnswer answer) {
-        try {
-            shared.run(machine -> machine.answer(offered.getFile(), answer));
-        } catch (ProtocolViolation violation) {
-            end =
-                    new SessionEnd.Refused(
-                            Fault.newBuilder()
-                                    .setCode(FaultCode.PROTOCOL_VIOLATION)
-                                    .setWhat("a file cannot be asked for")
-                                    .setFound(String.valueOf(violation.getMessage()))
-                                    .build(),
-                            true);
-        }
+        answer(offered.getFile(), answer, "a file cannot be asked for");
     }
 
     /** The fault by which a file is settled whose last batch does not come through. */
@@ -243,7 +172,8 @@ final class PartRole implements Role {
     }
 
     /** Asks for what is wanted, where the last batch is through. */
-    private void advance(long nowNs) {
+    @Override
+    void work(long nowNs) {
         FileOffer offered = offer;
         if (offered == null || state == State.ENDING || state == State.AWAITS_OFFER) {
             return;
@@ -304,22 +234,18 @@ final class PartRole implements Role {
         state = State.ENDING;
     }
 
-    private void finish(long nowNs) {
-        if (state == State.ENDING && !isFinishing && shared.with(Receiver::mayFinish)) {
-            isFinishing = true;
-            finishingAtNs = nowNs;
-            SideReport report = SideReport.newBuilder().setEngine("memory").build();
-            shared.run(machine -> machine.finish(report));
-        }
+    @Override
+    boolean isDone() {
+        return state == State.ENDING;
+    }
+
+    @Override
+    SideReport lastWord() {
+        return SideReport.newBuilder().setEngine("memory").build();
     }
 
     @Override
     public void stop() {
         streams.stop();
-    }
-
-    @Override
-    public boolean isAtWork() {
-        return shared.with(Receiver::lacksSpans);
     }
 }

@@ -9,12 +9,10 @@ import io.github.haul.client.internal.machine.OfferAnswer;
 import io.github.haul.client.internal.machine.Receiver;
 import io.github.haul.client.internal.machine.ReceiverEvent;
 import io.github.haul.client.internal.machine.SpanSet;
-import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Fault;
 import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.FileOffer;
-import io.github.haul.client.internal.proto.Growth;
 import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.proto.Plan;
 import io.github.haul.client.internal.proto.Progress;
@@ -35,8 +33,8 @@ import java.util.Queue;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
 
-/** The receiving role: answers offers, feeds the committer, settles files. */
-final class PullRole implements Role {
+/** The role of a pull: answers offers, feeds the committer, settles files. */
+final class PullRole extends InboundRole {
     /** Files of several spans that are under way at a time: each has two descriptors. */
     private static final int LARGE_FILES_MAX = 64;
 
@@ -52,15 +50,10 @@ final class PullRole implements Role {
     private final ReceiveStreams streams;
     private final Committer committer;
     private final Rechecks rechecks;
-    private final Patience patience;
     private final Map<Integer, Open> open = new HashMap<>();
     private final Queue<FileOffer> waiting = new ArrayDeque<>();
     private int largeFiles;
-    private boolean isFinishing;
     private boolean isStopped;
-    private @Nullable SideReport peerReport;
-    private @Nullable SessionEnd end;
-    private long handled;
     private long progressAtNs;
 
     /** A file that is not settled. */
@@ -76,6 +69,7 @@ final class PullRole implements Role {
             Headway headway,
             Tally tally)
             throws ProtocolViolation {
+        super(options, Long.MAX_VALUE);
         this.target = target;
         this.asked = asked;
         this.options = options;
@@ -87,77 +81,49 @@ final class PullRole implements Role {
         rechecks = new Rechecks(inbox, this::wasReadBack, this::failed);
         // Whether there is such a digest is found out here, on the session's own thread.
         SpanDigest.of(session.digest(), session.keys());
-        streams =
-                new ReceiveStreams(
-                        session,
-                        shared,
-                        inbox,
-                        headway,
-                        options.stallAfter().toNanos(),
-                        stall -> listener.onNotice(Words.stall(stall, options.stallAfter())));
-        patience = new Patience(options.stallAfter().toNanos());
+        streams = new ReceiveStreams(session, shared, inbox, headway, options);
         committer.start();
     }
 
     @Override
-    public void handle(Control message) throws ProtocolViolation {
-        handled += message.hasNotice() ? 0 : 1;
-        boolean grows =
-                message.hasFileOffer() && message.getFileOffer().getGrowth() != Growth.NOT_GROWING;
-        ProtocolViolation.unless(!grows, "a file that grows, though none is followed");
-        shared.run(machine -> machine.handle(message));
-        handleEvents();
+    SharedMachine<Receiver> shared() {
+        return shared;
     }
 
     @Override
-    public @Nullable Control pollMessage() {
-        return shared.<@Nullable Control, RuntimeException>with(Receiver::pollMessage);
+    InboundStreams<?> streams() {
+        return streams;
     }
 
     @Override
-    public @Nullable SessionEnd pump(long nowNs) {
-        handleEvents();
-        SessionEnd cut = streams.handleEnded(nowNs, isFinishing);
+    void work(long nowNs) {
         takeOutcomes();
         rechecks.tick();
-        streams.takeFailures().forEach((file, fault) -> failed(file, fault));
+        streams.takeFailures().forEach(this::failed);
         answerWaiting();
-        handleEvents();
-        finish();
-        if (!isFinishing) {
-            streams.watch(nowNs);
+    }
+
+    @Override
+    void tell(long nowNs) {
+        if (!isFinishing()) {
             tellProgress(nowNs);
         }
         tally.verifiedBytes = streams.verifiedBytes();
         headway.verified(tally.headway() + committer.durableBytes());
-        if (end != null) {
-            return end;
-        }
-        if (isFinishing && peerReport != null) {
-            return new SessionEnd.Finished();
-        }
-        if (cut != null) {
-            return cut;
-        }
-        Fault due =
-                patience.check(
-                        nowNs,
-                        handled + tally.headway() + streams.receivedBytes(),
-                        () -> shared.with(Receiver::awaits));
-        return due == null ? null : new SessionEnd.Refused(due, true);
     }
 
-    private void handleEvents() {
-        for (ReceiverEvent event = pollEvent(); event != null; event = pollEvent()) {
-            handleEvent(event);
-        }
+    @Override
+    long headway() {
+        return tally.headway();
     }
 
-    private @Nullable ReceiverEvent pollEvent() {
-        return shared.<@Nullable ReceiverEvent, RuntimeException>with(Receiver::pollEvent);
+    @Override
+    boolean isDone() {
+        return true;
     }
 
-    private void handleEvent(ReceiverEvent event) {
+    @Override
+    void handleEvent(ReceiverEvent event) {
         if (event instanceof ReceiverEvent.Offered offered) {
             offered(offered.offer());
         } else if (event instanceof ReceiverEvent.NameTaken taken) {
@@ -173,14 +139,8 @@ final class PullRole implements Role {
             }
         } else if (event instanceof ReceiverEvent.GivenUp givenUp) {
             givenUp(givenUp.file(), givenUp.fault());
-        } else if (event instanceof ReceiverEvent.CloseStream close) {
-            streams.close(close.stream());
         } else if (event instanceof ReceiverEvent.Noticed noticed) {
             noticed(noticed.notice());
-        } else if (event instanceof ReceiverEvent.Finished finished) {
-            peerReport = finished.report();
-        } else if (event instanceof ReceiverEvent.Refused refused) {
-            end = new SessionEnd.Refused(refused.fault(), false);
         }
     }
 
@@ -257,20 +217,9 @@ final class PullRole implements Role {
                 end(result(offer, FileResult.Status.FAILED, ByteString.EMPTY, fault));
             }
         }
-        try {
-            shared.run(machine -> machine.answer(file, answer));
-            if (prepared instanceof Prepared.Need need && need.recheck() != null) {
-                rechecks.begin(file, need.recheck());
-            }
-        } catch (ProtocolViolation violation) {
-            end =
-                    new SessionEnd.Refused(
-                            Fault.newBuilder()
-                                    .setCode(FaultCode.PROTOCOL_VIOLATION)
-                                    .setWhat("the peer broke the protocol")
-                                    .setFound(String.valueOf(violation.getMessage()))
-                                    .build(),
-                            true);
+        boolean isGiven = answer(file, answer, "the peer broke the protocol");
+        if (isGiven && prepared instanceof Prepared.Need need && need.recheck() != null) {
+            rechecks.begin(file, need.recheck());
         }
     }
 
@@ -397,16 +346,11 @@ final class PullRole implements Role {
         listener.onProgress(tally.progress());
     }
 
-    /** Says goodbye as soon as nothing more comes. */
-    private void finish() {
-        if (isFinishing || !shared.with(Receiver::mayFinish)) {
-            return;
-        }
-        isFinishing = true;
+    @Override
+    SideReport lastWord() {
         target.finishDirectories()
                 .forEach(fault -> listener.onNotice(new TransferNotice.Failure(Words.of(fault))));
-        SideReport report = SideReport.newBuilder().setEngine("direct buffers").build();
-        shared.run(machine -> machine.finish(report));
+        return SideReport.newBuilder().setEngine("direct buffers").build();
     }
 
     @Override
@@ -433,11 +377,6 @@ final class PullRole implements Role {
         } catch (IOException gone) {
             // Everything in it was synced for itself.
         }
-    }
-
-    @Override
-    public boolean isAtWork() {
-        return shared.with(Receiver::lacksSpans);
     }
 
     /** The fault of a source that nobody asked for. */

@@ -77,14 +77,7 @@ final class PushRole implements Role {
         SpanDigest.of(session.digest(), session.keys());
         shared = new SendShared(new Sender(opened.getOffersMax(), opened.getOfferBytesMax()));
         checks = new SourceChecks(shared, inbox, () -> DataStreams.digestOf(session), listener);
-        streams =
-                new SendStreams(
-                        session,
-                        shared,
-                        inbox,
-                        headway,
-                        options.stallAfter().toNanos(),
-                        stall -> listener.onNotice(Words.stall(stall, options.stallAfter())));
+        streams = new SendStreams(session, shared, inbox, headway, options);
         patience = new Patience(options.stallAfter().toNanos());
         this.walk.start();
     }

@@ -1,19 +1,16 @@
 package io.github.haul.client.internal.session;
 
+import io.github.haul.client.TransferOptions;
 import io.github.haul.client.internal.proto.Progress;
 import io.github.haul.client.internal.proto.StreamProgress;
 import io.github.haul.client.internal.wire.SpanDigest;
 import java.util.HashSet;
 import java.util.Set;
-import java.util.function.Consumer;
 import org.jspecify.annotations.Nullable;
 
 /** The data streams of a push, each of which is watched for itself. */
 final class SendStreams extends DataStreams<SendStream> {
-    private final OpenSession session;
     private final SendShared shared;
-    private final Inbox inbox;
-    private final long stallAfterNs;
 
     /** Streams that were given up and have not ended yet. */
     private final Set<Integer> stalled = new HashSet<>();
@@ -23,18 +20,14 @@ final class SendStreams extends DataStreams<SendStream> {
             SendShared shared,
             Inbox inbox,
             Headway headway,
-            long stallAfterNs,
-            Consumer<String> notices) {
-        super(session, inbox, headway, notices);
-        this.session = session;
+            TransferOptions options) {
+        super(session, inbox, headway, options);
         this.shared = shared;
-        this.inbox = inbox;
-        this.stallAfterNs = stallAfterNs;
     }
 
     @Override
     SendStream make(int number, SpanDigest digest, long delayMs) {
-        return new SendStream(number, session, shared, inbox, digest, delayMs);
+        return new SendStream(number, session(), shared, inbox(), digest, delayMs);
     }
 
     @Override
@@ -83,7 +76,7 @@ final class SendStreams extends DataStreams<SendStream> {
             if (moved != watch.seen || !waits) {
                 watch.seen = moved;
                 watch.seenAtNs = nowNs;
-            } else if (nowNs - watch.seenAtNs > stallAfterNs) {
+            } else if (nowNs - watch.seenAtNs > stallAfterNs()) {
                 watch.seenAtNs = nowNs;
                 stall(stream);
             }
@@ -92,10 +85,10 @@ final class SendStreams extends DataStreams<SendStream> {
 
     private void stall(SendStream stream) {
         if (stream.watch().isOnStorage) {
-            tell("the receiver waits for its disk");
+            tellStall("the receiver waits for its disk");
             return;
         }
-        tell("nothing arrives on a data connection: another takes its place");
+        tellStall("nothing arrives on a data connection: another takes its place");
         stalled.add(stream.number());
         shared.run(machine -> machine.dropStream(stream.number(), "stalled"));
         stream.close();
