@@ -35,6 +35,10 @@ fn verified(file: FileId, spans: SpanRange) -> Message {
     Message::SpansVerified(SpansVerified { file, spans: vec![spans] })
 }
 
+fn lost(file: FileId, spans: SpanRange) -> Message {
+    Message::SpansLost(SpansLost { file, spans: vec![spans] })
+}
+
 fn bad(file: FileId, span: u32, stream: StreamId) -> Message {
     Message::SpanBad(SpanBad { file, span: SpanIndex(span), stream })
 }
@@ -214,6 +218,37 @@ fn what_an_earlier_session_left_is_told_and_does_not_go_out() {
         let sent_bytes: u64 = sent.map(|next| next.len_bytes).sum();
         assert_eq!(sent_bytes, size_bytes - bytes.unwrap_or(0));
     }
+}
+
+/// SPEC.md, 7.6: a receiver that reads parts of a file calls all spans durable, and those it wants
+/// lost.
+#[test]
+fn parts_of_a_file_go_out_as_they_are_asked_for_each_with_a_look_at_the_source() {
+    let confirmed = |file| Message::FileConfirm(FileConfirm { file, fault: None });
+    let mut sender = sender();
+    let file = sender.offer(file_offer(8 * SPAN));
+    sender.stream_opened(StreamId(0)).expect("a new stream");
+    hear(&mut sender, need(file, vec![run(0, 8)]));
+    assert!(sender.next_span(StreamId(0)).is_none(), "nothing is wanted yet");
+    sender.source_checked(file, Ok(()));
+    for (first, count) in [(3, 2), (0, 1), (7, 1)] {
+        events(&mut sender);
+        assert_eq!(messages(&mut sender).last(), Some(&confirmed(file)));
+        hear(&mut sender, lost(file, run(first, count)));
+        assert_eq!(sender.awaits(), None, "the spans are due from this side");
+        let sent = core::iter::from_fn(|| sender.next_span(StreamId(0)));
+        let offsets: Vec<u64> = sent.map(|next| next.offset_bytes / SPAN).collect();
+        assert_eq!(offsets, (first..first + count).map(u64::from).collect::<Vec<_>>());
+        hear(&mut sender, verified(file, run(first, count)));
+        assert_eq!(messages(&mut sender), [], "the confirmation before is void");
+        assert!(events(&mut sender).contains(&SenderEvent::CheckSource(file)));
+        sender.source_checked(file, Ok(()));
+    }
+    let again = sender.handle(lost(file, run(3, 1)));
+    assert!(again.is_err(), "a span is lost once, and this one was sent");
+    hear(&mut sender, settled(file, None));
+    let done = SenderEvent::Settled { file, outcome: FileOutcome::Done, source_failed: false };
+    assert!(events(&mut sender).contains(&done), "with most of its spans never sent");
 }
 
 #[test]
