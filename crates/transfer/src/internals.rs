@@ -19,6 +19,26 @@ pub use crate::{
     },
 };
 
+use crate::transport::race;
+use std::{
+    io,
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+/// Connects to the first of the addresses that answers within `patience`, the earlier ones with a
+/// head start, unless `stop` says that nobody waits for it any more.
+///
+/// # Errors
+/// If none does: the last error, or that there was no answer.
+pub fn connect_to_first(
+    addresses: &[SocketAddr],
+    patience: Duration,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<TcpStream> {
+    race::connect(addresses, race::Setup::default(), patience, stop)
+}
+
 /// Lines of a manifest.
 pub mod manifest {
     pub use crate::manifest::line::Line;

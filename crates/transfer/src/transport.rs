@@ -1,7 +1,7 @@
 //! Transport of a session: the control connection and the sockets of the data streams.
 
 pub mod control;
-mod race;
+pub mod race;
 pub mod segments;
 pub mod tcp;
 pub mod tls;
