@@ -19,7 +19,7 @@ struct Prerequisite {
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 21] = [
+const PREREQUISITES: [Prerequisite; 23] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -36,6 +36,8 @@ const PREREQUISITES: [Prerequisite; 21] = [
     Prerequisite { program: "b3sum", package: "b3sum", tests: "tests of manifests beside b3sum" },
     Prerequisite { program: "ffmpeg", package: "ffmpeg", tests: "tests of films and players" },
     Prerequisite { program: "chromium", package: "chromium", tests: "tests of films in a browser" },
+    Prerequisite { program: "ssh", package: "openssh-client", tests: "tests of copies over ssh" },
+    Prerequisite { program: "sshd", package: "openssh-server", tests: "tests of copies over ssh" },
     Prerequisite { program: "python3", package: "python3", tests: "the trial of RDMA cards" },
     Prerequisite { program: "pkg-config", package: "pkg-config", tests: "tests of RDMA endpoints" },
     Prerequisite {
