@@ -1213,13 +1213,21 @@ _haul() {
             return 0
             ;;
         haul__subcmd__ls)
-            opts="-R -h -V --recursive --token-file --json --help --version"
+            opts="-R -h -V --recursive --token-file --ssh --remote-haul --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ssh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --remote-haul)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1671,7 +1679,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__pull)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1722,6 +1730,14 @@ _haul() {
                     return 0
                     ;;
                 --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ssh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --remote-haul)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1781,7 +1797,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__push)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1832,6 +1848,14 @@ _haul() {
                     return 0
                     ;;
                 --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --ssh)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --remote-haul)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1891,7 +1915,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__serve)
-            opts="-v -h -V --listen --advertise --once --read-only --fabric --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
+            opts="-v -h -V --listen --advertise --once --over-ssh --read-only --fabric --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

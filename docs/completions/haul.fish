@@ -30,7 +30,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "demo" -d 'Shows in a minu
 complete -c haul -n "__fish_haul_needs_command" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
 complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and directories to a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_needs_command" -f -a "ls" -d 'Lists what a server has'
+complete -c haul -n "__fish_haul_needs_command" -f -a "ls" -d 'Lists what a server has, or a machine that ssh reaches'
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_needs_command" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
 complete -c haul -n "__fish_haul_needs_command" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
@@ -52,6 +52,7 @@ complete -c haul -n "__fish_haul_using_subcommand serve" -l max-streams -d 'Data
 complete -c haul -n "__fish_haul_using_subcommand serve" -l handshake-timeout -d 'How long a connection may take to show who it is' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand serve" -l once -d 'End after one session'
+complete -c haul -n "__fish_haul_using_subcommand serve" -l over-ssh -d 'Serve one copy of user@host:path, of which ssh tells: for sshd_config and authorized_keys'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l read-only -d 'Refuse to receive, whatever a token allows'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l fabric -d 'Let data streams go by RDMA endpoints (libfabric), where a client asks for it'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s v -l verbose -d 'Print a line for each file too; --json always has them'
@@ -95,6 +96,8 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l retry-for -d 'How lon
 complete -c haul -n "__fish_haul_using_subcommand push" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
 complete -c haul -n "__fish_haul_using_subcommand push" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand push" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
@@ -165,6 +168,8 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l retry-for -d 'How lon
 complete -c haul -n "__fish_haul_using_subcommand pull" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
 complete -c haul -n "__fish_haul_using_subcommand pull" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand pull" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
@@ -199,6 +204,8 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l watch -d 'Send what a
 complete -c haul -n "__fish_haul_using_subcommand pull" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand ls" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
+complete -c haul -n "__fish_haul_using_subcommand ls" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -s R -l recursive -d 'All that is below, and not only what the directory itself holds'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l json -d 'Print one JSON object a line: path, kind, bytes, modified, mode'
 complete -c haul -n "__fish_haul_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -551,7 +558,7 @@ complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subc
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "ls" -d 'Lists what a server has'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "ls" -d 'Lists what a server has, or a machine that ssh reaches'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'

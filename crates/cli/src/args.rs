@@ -14,6 +14,7 @@ pub mod probe;
 pub mod recording;
 pub mod results;
 pub mod serve;
+pub mod ssh;
 pub mod token;
 pub mod transfer;
 pub mod tree;

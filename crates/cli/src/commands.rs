@@ -6,6 +6,7 @@ pub mod bench;
 pub mod demo;
 pub mod ls;
 pub mod media;
+mod other_side;
 pub mod probe;
 pub mod pull;
 pub mod push;

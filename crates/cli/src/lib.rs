@@ -9,6 +9,7 @@ pub mod args;
 pub mod commands;
 pub mod failure;
 pub mod interrupt;
+pub mod ssh;
 pub mod ui;
 
 use args::{LowArgs, LowCommand};

@@ -44,6 +44,7 @@ haul demo                               a minute that shows it all
 haul serve /data                        receive into and send from /data; prints a URL
 haul push *.vdif URL/run7/              send files into /data/run7
 haul pull URL/run7 .                    fetch a directory
+haul push run7 ann@dtn1:archive/        to where ssh leads, without a server that runs
 haul ls URL/run7                        what is there
 haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
@@ -159,7 +160,9 @@ haul push run7 URL/ --manifest run7.b3  with a BLAKE3 line for each file
 haul push run7 URL/ --verify-target     read back from the server's disk before it counts
 haul push --follow scan.vdif URL/       while it is written, until its writer closes it
 haul push --watch /data/run7 URL/       what appears there too, until Ctrl-C
-haul push zero:100G URL/null:           the network alone, without any disk",
+haul push zero:100G URL/null:           the network alone, without any disk
+haul push run7 ann@dtn1:archive/        by ssh: below the home directory there
+haul push run7 dtn1:/data/ --ssh 'ssh -p 2222'",
     },
     EXIT_STATUS,
     TOKEN_ENVIRONMENT,
@@ -176,7 +179,8 @@ haul pull URL/a URL/b .                 several
 haul pull 'URL/run7/*.vdif' .           what fits there
 haul pull URL/run7 . --manifest run7.b3 with a BLAKE3 line for each file
 haul pull --follow URL/scan.vdif .      while it is written there
-haul pull URL/scan.vdif null:           the server's disk and the network, without this disk",
+haul pull URL/scan.vdif null:           the server's disk and the network, without this disk
+haul pull ann@dtn1:/data/run7 .         by ssh, from a machine that has haul",
     },
     EXIT_STATUS,
     TOKEN_ENVIRONMENT,
@@ -188,6 +192,7 @@ const LS: &[Section] = &[
         lines: "\
 haul ls URL                             what the served directory holds
 haul ls URL/run7 -R                     all below run7
+haul ls ann@dtn1:/data                  by ssh, of a machine that has haul
 haul ls URL/run7 --json | jq -r 'select(.kind == \"file\").path'",
     },
     Section {

@@ -8,7 +8,7 @@ use haul_transfer::Problem;
 use std::ffi::OsString;
 
 /// Options typed by habit, with what to do instead.
-const HABITS: [(&[&str], &str); 8] = [
+const HABITS: [(&[&str], &str); 9] = [
     (&["-r", "-R", "--recursive"], "leave it out: a directory always comes with all that is in it"),
     (
         &["-a", "--archive"],
@@ -23,6 +23,7 @@ const HABITS: [(&[&str], &str); 8] = [
         "leave it out: the same command, run again, goes on where it stopped",
     ),
     (&["--port"], "leave it out: the port stands in the URL, haul://TOKEN@HOST:PORT/path"),
+    (&["-e", "--rsh"], "leave it out: --ssh 'ssh -p 2222' names the ssh program and its options"),
     (&["-z", "--compress"], "leave it out: haul moves the bytes as they are"),
 ];
 

@@ -1,19 +1,20 @@
 //! Arguments of `haul ls`, and their check.
 
-use super::transfer::parse_url;
+use super::ssh::{LowSsh, OtherSide};
 use clap::Args;
-use haul_transfer::{Depth, HaulUrl, Problem};
+use haul_transfer::{Depth, Problem};
 use std::{ffi::OsString, path::PathBuf};
 
-/// Lists what a server has
+/// Lists what a server has, or a machine that ssh reaches
 ///
 /// URL is what `haul serve` printed, with the path of a directory or file behind, and no pattern:
 /// `haul pull -n` shows what one fits. A line has size
 /// in bytes, time in UTC, and name; a directory ends in `/`. The right to list is enough (`haul
-/// token new --list`).
+/// token new --list`). In its place, user@host:path means a machine that ssh reaches and that has
+/// haul, too.
 #[derive(Debug, Args)]
 pub struct LowLs {
-    #[arg(value_name = "URL", help = "haul://[TOKEN@]HOST[:PORT]/path")]
+    #[arg(value_name = "URL", help = "haul://[TOKEN@]HOST[:PORT]/path or [USER@]HOST:path")]
     pub url: OsString,
     /// All that is below, and not only what the directory itself holds
     #[arg(long, short = 'R')]
@@ -21,6 +22,8 @@ pub struct LowLs {
     /// Read the token from a file, not from the URL or HAUL_TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub ssh: LowSsh,
     /// Print one JSON object a line: path, kind, bytes, modified, mode
     #[arg(long)]
     pub json: bool,
@@ -31,8 +34,9 @@ impl LowLs {
     ///
     /// # Errors
     /// If the URL is none.
-    pub fn checked(&self) -> Result<(HaulUrl, Depth), Problem> {
+    pub fn checked(&self) -> Result<(OtherSide, Depth), Problem> {
         let depth = if self.recursive { Depth::All } else { Depth::Names(1) };
-        Ok((parse_url(&self.url)?, depth))
+        let side = OtherSide::named_by(&[&self.url], &self.ssh, self.token_file.as_deref())?;
+        Ok((side, depth))
     }
 }

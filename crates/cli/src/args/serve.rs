@@ -20,8 +20,8 @@ fn defaults() -> ServeOptions {
 #[derive(Debug, Args)]
 pub struct LowServe {
     /// The directory that is served, or `null:` to receive and throw away
-    #[arg(value_name = "ROOT")]
-    pub root: PathBuf,
+    #[arg(value_name = "ROOT", required_unless_present = "over_ssh")]
+    pub root: Option<PathBuf>,
     /// The address and port to listen on, or one of the two; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value_t = defaults().listen)]
     pub listen: String,
@@ -31,6 +31,14 @@ pub struct LowServe {
     /// End after one session
     #[arg(long)]
     pub once: bool,
+    /// Serve one copy of user@host:path, of which ssh tells: for sshd_config and authorized_keys
+    ///
+    /// haul on the other machine starts it so by itself. It reads what is asked for from standard
+    /// input, listens on a free port, and ends with its ssh. With ROOT every path is below that
+    /// directory; without, it is where it says, or below the home directory. Key and token are its
+    /// own and go with it, so that no state directory is used.
+    #[arg(long, conflicts_with_all = ["once", "advertise", "json", "verbose"])]
+    pub over_ssh: bool,
     /// Refuse to receive, whatever a token allows
     #[arg(long)]
     pub read_only: bool,
@@ -64,6 +72,8 @@ pub struct LowServe {
     pub state: LowState,
 }
 
+/// The address of a server that only ssh leads to.
+const ANY_FREE_PORT: &str = "[::]:0";
 const STREAMS_MAX: i64 = haul_protocol::limits::STREAMS_MAX as i64;
 
 impl LowServe {
@@ -72,12 +82,11 @@ impl LowServe {
     /// # Errors
     /// If the arguments make no sense together.
     pub fn checked(self) -> Result<ServeOptions, Problem> {
-        let root = if self.root.as_os_str() == "null:" {
-            ServeRoot::Null
-        } else {
-            ServeRoot::Directory(self.root)
+        let root = match self.root {
+            Some(root) if root.as_os_str() != "null:" => ServeRoot::Directory(root),
+            _ => ServeRoot::Null,
         };
-        if root == ServeRoot::Null && self.read_only {
+        if root == ServeRoot::Null && self.read_only && !self.over_ssh {
             return Err(usage_problem(
                 "cannot serve null: read-only",
                 "a directory to send from",
@@ -93,7 +102,11 @@ impl LowServe {
         let checked = |host: &str| checked_host("--advertise", host, hint);
         let advertise = self.advertise.as_deref().map(checked).transpose()?;
         let mut options = ServeOptions::new(root, self.state.checked());
-        options.listen = with_port(self.listen);
+        options.listen = if self.over_ssh && self.listen == defaults().listen {
+            ANY_FREE_PORT.to_owned()
+        } else {
+            with_port(self.listen)
+        };
         options.advertise = advertise;
         options.once = self.once;
         options.read_only = self.read_only;

@@ -2,6 +2,7 @@
 
 use super::{
     recording::LowRecording,
+    ssh::{LowSsh, OtherSide, check_is_here},
     tree::LowTree,
     usage_problem,
     values::{Period, parse_limit},
@@ -29,13 +30,18 @@ use std::{
 /// directory, `name` gives a single file that name, `null:` throws everything away at the other
 /// side. A directory keeps its own name below the path; to give it another, push `dir/` to `new/`.
 /// In the path `%25` stands for a %, `%20` for a blank.
+///
+/// In its place, user@host:path means a machine that ssh reaches and that has haul, too; a path
+/// without a / in front is below the home directory there. A word with a colon before any / means
+/// another machine: a file of this one is written ./a:b.
 #[derive(Debug, Args)]
-#[command(override_usage = "haul push [OPTIONS] <SOURCE>... <URL>")]
+#[command(override_usage = "haul push [OPTIONS] <SOURCE>... <URL|[USER@]HOST:PATH>")]
 pub struct LowPush {
     // One list, so that options may stand anywhere among the words.
     #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
     #[arg(
-        help = "Files, `dir`, `dir/` or `zero:SIZE`, and last URL: haul://[TOKEN@]HOST[:PORT]/dir/"
+        help = "Files, `dir`, `dir/` or `zero:SIZE`, and last haul://[TOKEN@]HOST[:PORT]/dir/ or \
+                  [USER@]HOST:dir/"
     )]
     pub words: Vec<OsString>,
     #[command(flatten)]
@@ -47,19 +53,17 @@ pub struct LowPush {
 /// URL is what `haul serve` printed, with the path of a file or directory behind: `dir` fetches the
 /// directory itself, `dir/` its contents, `zero:SIZE` that many zero bytes. In the path `%25`
 /// stands for a %, `%20` for a blank. All URLs name the same server; only the first needs the
-/// token.
+/// token. In their place, user@host:path means a machine that ssh reaches and that has haul, too.
 ///
 /// TARGET is an existing directory, a name that ends in `/`, for a single file its new name, or
 /// `null:` to throw away what arrives. A directory keeps its own name below it; to give it another,
 /// pull `dir/` to `new/`. Without TARGET files come to the directory that you are in.
 #[derive(Debug, Args)]
-#[command(override_usage = "haul pull [OPTIONS] <URL>... [TARGET]")]
+#[command(override_usage = "haul pull [OPTIONS] <URL|[USER@]HOST:PATH>... [TARGET]")]
 pub struct LowPull {
     #[arg(value_name = "URL", required = true, num_args = 1..)]
-    #[arg(
-        help = "haul://[TOKEN@]HOST[:PORT]/path, and last TARGET: the directory or file name, or \
-                  `null:`; without it ."
-    )]
+    #[arg(help = "haul://[TOKEN@]HOST[:PORT]/path or [USER@]HOST:path, and last TARGET: the \
+                  directory or file name, or `null:`; without it .")]
     pub words: Vec<OsString>,
     #[command(flatten)]
     pub transfer: LowTransfer,
@@ -137,6 +141,8 @@ pub struct LowTransfer {
     /// Read the token from a file, not from the URL or HAUL_TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub ssh: LowSsh,
     /// Print one JSON object a line: session, progress, connection, file, fallback, stall, resume,
     /// rereading, lag, left_out, explained, error, waiting, report
     #[arg(long)]
@@ -232,14 +238,15 @@ fn parse_span_bytes(text: &str) -> Result<u64, String> {
 #[derive(Debug)]
 pub struct CheckedPush {
     pub sources: Vec<SourceSpec>,
-    pub url: HaulUrl,
+    /// The one place to push to.
+    pub to: OtherSide,
     pub options: TransferOptions,
 }
 
 /// A checked pull that may still lack its token.
 #[derive(Debug)]
 pub struct CheckedPull {
-    pub urls: Vec<HaulUrl>,
+    pub from: OtherSide,
     pub target: TargetSpec,
     pub options: TransferOptions,
 }
@@ -250,11 +257,11 @@ impl LowPush {
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<CheckedPush, Problem> {
-        let (sources, url) = split_push(&self.words)?;
+        let (sources, to) = split_push(&self.words)?;
         let parsed = sources.iter().map(|source| parse_source(source));
         Ok(CheckedPush {
             sources: parsed.collect::<Result<_, _>>()?,
-            url: parse_url(url)?,
+            to: self.transfer.other_side(&[to])?,
             options: self.transfer.checked(sources)?,
         })
     }
@@ -266,37 +273,47 @@ impl LowPull {
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<CheckedPull, Problem> {
-        let is_url = |word: &OsString| word.as_bytes().starts_with(b"haul://");
         let here = OsString::from(".");
         let (words, target) = match self.words.split_last() {
-            Some((last, urls)) if !urls.is_empty() && !is_url(last) => (urls, last),
+            Some((last, urls)) if !urls.is_empty() && !OtherSide::is_named_by(last) => (urls, last),
             _ => (&self.words[..], &here),
         };
-        let mut urls =
-            words.iter().map(|url| parse_url(url)).collect::<Result<Vec<HaulUrl>, _>>()?;
-        let token = urls.iter().find_map(|url| url.token.clone());
-        for url in &mut urls {
-            url.token = url.token.take().or_else(|| token.clone());
-        }
-        let first = &urls[0];
-        let same = |url: &&HaulUrl| url.server() == first.server() && url.token == first.token;
-        if let Some(other) = urls.iter().find(|url| !same(url)) {
-            return Err(usage_problem(
-                "cannot pull from two servers at once",
-                &format!("all URLs at {} with one token", first.server()),
-                &format!("{other}"),
-                "run haul pull once for each server",
-            ));
+        let mut from = self.transfer.other_side(words)?;
+        if let OtherSide::Server(urls) = &mut from {
+            give_token_to_all(urls)?;
         }
         Ok(CheckedPull {
-            urls,
+            from,
             target: parse_target(target)?,
             options: self.transfer.checked(words)?,
         })
     }
 }
 
+/// Gives the one token to all URLs of a pull.
+fn give_token_to_all(urls: &mut [HaulUrl]) -> Result<(), Problem> {
+    let token = urls.iter().find_map(|url| url.token.clone());
+    for url in urls.iter_mut() {
+        url.token = url.token.take().or_else(|| token.clone());
+    }
+    let first = &urls[0];
+    let same = |url: &&HaulUrl| url.server() == first.server() && url.token == first.token;
+    match urls.iter().find(|url| !same(url)) {
+        None => Ok(()),
+        Some(other) => Err(usage_problem(
+            "cannot pull from two servers at once",
+            &format!("all URLs at {} with one token", first.server()),
+            &format!("{other}"),
+            "run haul pull once for each server",
+        )),
+    }
+}
+
 impl LowTransfer {
+    fn other_side(&self, words: &[impl AsRef<OsStr>]) -> Result<OtherSide, Problem> {
+        OtherSide::named_by(words, &self.ssh, self.token_file.as_deref())
+    }
+
     fn checked(&self, sources: &[OsString]) -> Result<TransferOptions, Problem> {
         let protection = Protection::from(self.protection);
         if let (Protection::Safe, Some(digest)) = (protection, self.digest) {
@@ -356,6 +373,7 @@ fn parse_source(word: &OsStr) -> Result<SourceSpec, Problem> {
     } else if bytes.starts_with(b"haul://") {
         ("a haul:// URL among the sources", "`haul pull URL DIR` fetches; a push has one URL, last")
     } else {
+        check_is_here(word, "cannot push this source", "`haul pull` fetches from other machines")?;
         return Ok(SourceSpec::Path(word.to_owned()));
     };
     Err(usage_problem("cannot push this source", "a file or directory", found, hint))
@@ -374,12 +392,13 @@ fn parse_target(word: &OsStr) -> Result<TargetSpec, Problem> {
 fn split_push(words: &[OsString]) -> Result<(&[OsString], &OsStr), Problem> {
     match words {
         [sources @ .., url] if !sources.is_empty() => Ok((sources, url)),
-        [only] if only.as_bytes().starts_with(b"haul://") => {
+        [only] if OtherSide::is_named_by(only) => {
             let hint = "name files or directories before it: haul push SOURCE URL";
             Err(usage_problem("nothing to push", "a source", "a URL alone", hint))
         }
         _ => {
-            let hint = "put the URL that haul serve printed last: haul push SOURCE URL/dir/";
+            let hint = "put the URL that haul serve printed last, or user@host:dir/ for ssh: haul \
+                        push SOURCE URL/dir/";
             Err(usage_problem("no place to push to", "a URL", "a source alone", hint))
         }
     }
@@ -427,12 +446,52 @@ mod tests {
         }
     }
 
+    fn paths_at_server(side: &OtherSide) -> Vec<Vec<u8>> {
+        let OtherSide::Server(urls) = side else { panic!("not a server: {side:?}") };
+        urls.iter().map(|url| url.path.clone()).collect()
+    }
+
+    fn paths_by_ssh(side: &OtherSide) -> (String, Vec<Vec<u8>>) {
+        let OtherSide::BySsh { login, paths, .. } = side else { panic!("not by ssh: {side:?}") };
+        (login.word(), paths.clone())
+    }
+
+    #[test]
+    fn a_word_with_a_host_in_front_is_reached_by_ssh() {
+        let push_to = push(&["a", "./b:c", "ann@dtn1:run 7%20/"]).unwrap();
+        assert_eq!(push_to.sources.len(), 2);
+        assert_eq!(paths_by_ssh(&push_to.to), ("ann@dtn1".into(), vec![b"run 7%20/".to_vec()]));
+        let here = TargetSpec::Path(".".into());
+        for (words, count, target) in [
+            (&["h:a"][..], 1, &here),
+            (&["h:a", "h:/b"], 2, &here),
+            (&["h:a", "h:b", "dir/"], 2, &TargetSpec::Path("dir/".into())),
+            (&["h:a", "./x:y"], 1, &TargetSpec::Path("./x:y".into())),
+            (&["h:a", "null:"], 1, &TargetSpec::Null),
+        ] {
+            let pull = pull(words).unwrap();
+            let (login, paths) = paths_by_ssh(&pull.from);
+            assert_eq!((&login[..], paths.len(), &pull.target), ("h", count, target), "{words:?}");
+        }
+        for (words, says) in [
+            (&["h:a", "other:b"][..], "paths of h alone"),
+            (&["h:a", "ann@h:b", "."], "paths of h alone"),
+            (&["h:a", "haul://x/b", "."], "paths of h alone"),
+            (&["h:a", "--token-file=x"], "eave it out"),
+            (&["-o x:y", "."], "unexpected argument"),
+            (&["h:a", "--ssh="], "--ssh"),
+        ] {
+            let refused = pull(words).unwrap_err();
+            assert!(refused.contains(says), "{words:?}: {refused}");
+        }
+    }
+
     #[test]
     fn a_trailing_slash_of_a_source_is_kept() {
         let push = push(&["dir/", "a", "zero:2K", "haul://host/x/"]).unwrap();
         let path = |text: &str| SourceSpec::Path(text.into());
         assert_eq!(push.sources, [path("dir/"), path("a"), SourceSpec::Zero(2048)]);
-        assert_eq!(push.url.path, b"x/");
+        assert_eq!(paths_at_server(&push.to), [b"x/"]);
     }
 
     #[test]
@@ -455,7 +514,8 @@ mod tests {
             &["a", "b", "haul://h/x", "--json"],
         ] {
             let push = push(words).unwrap();
-            assert_eq!((push.sources.len(), &push.url.path[..]), (2, &b"x"[..]), "{words:?}");
+            assert_eq!(push.sources.len(), 2, "{words:?}");
+            assert_eq!(paths_at_server(&push.to), [b"x"], "{words:?}");
         }
         assert_eq!(push(&["--", "-a", "haul://h/x"]).unwrap().sources.len(), 1);
     }
@@ -483,7 +543,8 @@ mod tests {
         let token = haul_transfer::Token::generate([3; 16]).unwrap();
         let first = format!("haul://{}@h/a", token.reveal());
         let request = pull(&[&first, "haul://h/b", "."]).unwrap();
-        assert!(request.urls.iter().all(|url| url.token.as_ref() == Some(&token)));
+        let OtherSide::Server(urls) = request.from else { panic!("not a server") };
+        assert!(urls.len() == 2 && urls.iter().all(|url| url.token.as_ref() == Some(&token)));
         let refused = pull(&[&first, "haul://other/b", "."]).unwrap_err();
         assert!(refused.contains("other:7117") && !refused.contains(&token.reveal()), "{refused}");
     }
@@ -498,7 +559,8 @@ mod tests {
             (&["haul://h/a", "haul://h/b", "null:"], 2, &TargetSpec::Null),
         ] {
             let pull = pull(words).unwrap();
-            assert_eq!((pull.urls.len(), &pull.target), (urls, target), "{words:?}");
+            let count = paths_at_server(&pull.from).len();
+            assert_eq!((count, &pull.target), (urls, target), "{words:?}");
         }
         assert!(pull(&["dir"]).unwrap_err().contains("no haul:// in front"));
         assert!(pull(&["haul://h/a", ""]).unwrap_err().contains("empty name"));
@@ -518,6 +580,9 @@ mod tests {
             (&["", "haul://h"], "empty name"),
             (&["zero:much", "haul://h"], "is not a size"),
             (&["haul://h/a", "haul://h/b"], "haul pull URL DIR"),
+            (&["h:a", "haul://h/b"], "written ./NAME"),
+            (&["h:a", "h:b"], "written ./NAME"),
+            (&["h:a"], "needs a source"),
             (&["a", "b"], "no haul:// in front"),
             (&["a"], "needs a URL"),
             (&["haul://h"], "needs a source"),

@@ -1,25 +1,31 @@
-//! `haul ls`: lists what a server has.
+//! `haul ls`: lists what a server has, or a machine that ssh reaches.
 
-use super::token_source;
+use super::other_side::{self, Asked};
 use crate::{
     args::ls::LowLs,
     failure::{ExitStatus, Failure},
-    interrupt, ui,
+    interrupt,
+    ssh::Purpose,
+    ui,
 };
 use haul_transfer::{
     Entry, EntryKind, Name,
     internals::{exact_path, is_unseen},
 };
 use serde::Serialize;
+use std::time::Duration;
 
 /// Lists what is at a path of a server.
 ///
 /// # Errors
 /// If the server cannot be asked, or nothing is at that path.
 pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
-    let (mut url, depth) = low.checked()?;
-    token_source::complete(std::slice::from_mut(&mut url), low.token_file.as_deref())?;
+    let (side, depth) = low.checked()?;
     let interrupt = interrupt::on_signals()?;
+    let asked = Asked { purpose: Purpose::List, removes: false, retry_for: Duration::ZERO };
+    let token_file = low.token_file.as_deref();
+    let (urls, _held) = other_side::reach(side, token_file, asked, &interrupt)?;
+    let url = &urls[0];
     let own = url.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
     let mut tell = |mut entry: Entry| {
         let is_itself = entry.name.0.is_empty();
@@ -35,7 +41,7 @@ pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
             ui::print_to_stdout(&text(&entry));
         }
     };
-    let failed = haul_transfer::list(&url, depth, &interrupt, &mut tell)?;
+    let failed = haul_transfer::list(url, depth, &interrupt, &mut tell)?;
     for problem in &failed {
         ui::print_to_stderr(&problem.to_string());
         if low.json {

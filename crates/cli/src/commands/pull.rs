@@ -1,10 +1,15 @@
-//! `haul pull`: fetches files and directories from a server.
+//! `haul pull`: fetches files and directories from a server, or over ssh.
 
-use super::{show, token_source};
+use super::{
+    other_side::{self, Asked},
+    show,
+};
 use crate::{
     args::transfer::LowPull,
     failure::{ExitStatus, Failure},
-    interrupt, ui,
+    interrupt,
+    ssh::Purpose,
+    ui,
 };
 use haul_transfer::PullRequest;
 
@@ -13,13 +18,21 @@ use haul_transfer::PullRequest;
 /// # Errors
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPull) -> Result<ExitStatus, Failure> {
-    let mut checked = low.checked()?;
-    token_source::complete(&mut checked.urls, low.transfer.token_file.as_deref())?;
+    let checked = low.checked()?;
     let interrupt = interrupt::on_signals()?;
-    let urls = haul_transfer::expand(&checked.urls, &interrupt)?;
+    let asked = Asked {
+        purpose: Purpose::Pull,
+        removes: checked.options.file_options.move_sources,
+        retry_for: checked.options.retry_for,
+    };
+    let token_file = low.transfer.token_file.as_deref();
+    let (urls, held) = other_side::reach(checked.from, token_file, asked, &interrupt)?;
+    let urls = haul_transfer::expand(&urls, &interrupt)?;
     let mut request = PullRequest::new(urls, checked.target);
     request.options = checked.options;
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);
-    show(screen, |tell| haul_transfer::pull(&request, &interrupt, tell))
+    show(screen, |tell| {
+        held.while_held(tell, |tell| haul_transfer::pull(&request, &interrupt, tell))
+    })
 }

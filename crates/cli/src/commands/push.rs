@@ -1,10 +1,15 @@
-//! `haul push`: sends files and directories to a server.
+//! `haul push`: sends files and directories to a server, or over ssh.
 
-use super::{show, token_source};
+use super::{
+    other_side::{self, Asked},
+    show,
+};
 use crate::{
     args::transfer::LowPush,
     failure::{ExitStatus, Failure},
-    interrupt, ui,
+    interrupt,
+    ssh::Purpose,
+    ui,
 };
 use haul_transfer::PushRequest;
 
@@ -13,13 +18,20 @@ use haul_transfer::PushRequest;
 /// # Errors
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
-    let mut checked = low.checked()?;
-    let file = low.transfer.token_file.as_deref();
-    token_source::complete(std::slice::from_mut(&mut checked.url), file)?;
-    let mut request = PushRequest::new(checked.sources, checked.url);
-    request.options = checked.options;
+    let checked = low.checked()?;
     let interrupt = interrupt::on_signals()?;
+    let asked = Asked {
+        purpose: Purpose::Push,
+        removes: checked.options.file_options.removal.is_some(),
+        retry_for: checked.options.retry_for,
+    };
+    let token_file = low.transfer.token_file.as_deref();
+    let (mut urls, held) = other_side::reach(checked.to, token_file, asked, &interrupt)?;
+    let mut request = PushRequest::new(checked.sources, urls.remove(0));
+    request.options = checked.options;
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);
-    show(screen, |tell| haul_transfer::push(&request, &interrupt, tell))
+    show(screen, |tell| {
+        held.while_held(tell, |tell| haul_transfer::push(&request, &interrupt, tell))
+    })
 }

@@ -4,7 +4,9 @@ use super::serve_log::{self, Lines, Log};
 use crate::{
     args::{serve::LowServe, usage_problem},
     failure::{ExitStatus, Failure},
-    interrupt, ui,
+    interrupt,
+    ssh::far_end::{self, Ended},
+    ui,
 };
 use haul_transfer::{HaulUrl, Hosts, Interrupt, ServeOptions, ServeRoot, Server, ServerEvent};
 use signal_hook::{consts::SIGHUP, flag, iterator::Signals};
@@ -19,6 +21,9 @@ use std::{
 /// # Errors
 /// If the address, the root or the state directory cannot be used.
 pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
+    if low.over_ssh {
+        return over_ssh(low);
+    }
     let lines = match (low.json, low.verbose) {
         (true, _) => Lines::Json,
         (false, true) => Lines::WithFiles,
@@ -55,6 +60,21 @@ pub fn run(low: LowServe) -> Result<ExitStatus, Failure> {
     hangups.told_while(&log, || server.run(&interrupt, &|event| log.tell(&event)))?;
     log.end();
     Ok(ExitStatus::AllDone)
+}
+
+/// Serves one copy, which came over ssh.
+fn over_ssh(low: LowServe) -> Result<ExitStatus, Failure> {
+    let only = low.root.clone();
+    let options = low.checked()?;
+    let interrupt = interrupt::on_signals()?;
+    // sshd may send it when its connection ends: the copy may go on without.
+    flag::register(SIGHUP, Interrupt::default()).map_err(|error| {
+        usage_problem("cannot set a handler for signals", "", &error.to_string(), "")
+    })?;
+    match far_end::run(options, only, &mut ui::output::Output::new(), &interrupt)? {
+        Ended::Served => Ok(ExitStatus::AllDone),
+        Ended::Refused => Ok(ExitStatus::CouldNotStart),
+    }
 }
 
 /// The meaning of a hangup. It says that the terminal was closed, and a server that was started

@@ -11,6 +11,7 @@ pub mod media;
 pub mod peer;
 pub mod process;
 pub mod server;
+pub mod sshd;
 pub mod studio;
 
 use haul_testkit::{content, seed::Seed};

@@ -55,6 +55,7 @@ mod screens;
 mod second_look;
 mod serving;
 mod source_forms;
+mod ssh;
 mod staged;
 mod told_keys;
 mod transfer;

@@ -1,0 +1,90 @@
+//! Options for what ssh reaches, and the other side of a transfer as its words name it.
+
+use super::{transfer::parse_url, usage_problem};
+use crate::ssh::{
+    login::{self, Login},
+    program::SshProgram,
+};
+use clap::Args;
+use haul_transfer::{HaulUrl, Problem};
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+
+/// Options for a `user@host:path`.
+#[derive(Debug, Args)]
+pub struct LowSsh {
+    /// The program that reaches user@host:path, with its options, such as "ssh -p 2222"
+    #[arg(long = "ssh", value_name = "COMMAND", default_value = "ssh")]
+    pub program: String,
+    /// haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd
+    #[arg(long, value_name = "COMMAND", default_value = "haul")]
+    pub remote_haul: String,
+}
+
+impl LowSsh {
+    fn checked(&self) -> Result<SshProgram, Problem> {
+        SshProgram::new(&self.program, &self.remote_haul)
+    }
+}
+
+/// The other side of a push, a pull or a listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OtherSide {
+    /// A server, by URLs that may lack their token.
+    Server(Vec<HaulUrl>),
+    /// A machine that ssh reaches, and paths there.
+    BySsh { program: SshProgram, login: Login, paths: Vec<Vec<u8>> },
+}
+
+impl OtherSide {
+    /// Whether a word names another machine.
+    #[must_use]
+    pub fn is_named_by(word: &OsStr) -> bool {
+        word.as_bytes().starts_with(b"haul://") || login::is_remote(word)
+    }
+
+    /// Reads words that name one other machine, at least one.
+    ///
+    /// # Errors
+    /// If one is no URL and no user@host:path, or they are of several machines.
+    pub fn named_by(
+        words: &[impl AsRef<OsStr>],
+        ssh: &LowSsh,
+        token_file: Option<&Path>,
+    ) -> Result<Self, Problem> {
+        let mut urls = Vec::new();
+        let mut places = Vec::new();
+        for word in words {
+            match login::parse(word.as_ref()) {
+                Some(place) => places.push(place?),
+                None => urls.push(parse_url(word.as_ref())?),
+            }
+        }
+        let Some(first) = places.first() else { return Ok(Self::Server(urls)) };
+        let other = places.iter().find(|place| place.login != first.login).map(ToString::to_string);
+        let other = other.or_else(|| urls.first().map(ToString::to_string));
+        if let Some(other) = other {
+            let what = "cannot take two machines at once";
+            let needs = format!("paths of {} alone", first.login);
+            return Err(usage_problem(what, &needs, &other, "run haul once for each machine"));
+        }
+        if token_file.is_some() {
+            let found = format!("{}, where ssh lets in", first.login);
+            let hint = "leave it out: a copy over ssh has a token of its own";
+            return Err(usage_problem("cannot take --token-file", "a haul:// URL", &found, hint));
+        }
+        let (program, login) = (ssh.checked()?, first.login.clone());
+        let paths = places.into_iter().map(|place| place.path).collect();
+        Ok(Self::BySsh { program, login, paths })
+    }
+}
+
+/// Refuses a word that names another machine where only this one can be meant.
+///
+/// # Errors
+/// If it does.
+pub(super) fn check_is_here(word: &OsStr, what: &str, hint: &str) -> Result<(), Problem> {
+    let Some(place) = login::parse(word) else { return Ok(()) };
+    let found = format!("{}, on another machine", place?);
+    let hint = format!("{hint}; a path of this machine that has a colon is written ./NAME");
+    Err(usage_problem(what, "a file or directory of this machine", &found, &hint))
+}

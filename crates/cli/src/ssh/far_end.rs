@@ -1,0 +1,301 @@
+//! `haul serve --over-ssh`: the far end of a copy, which ssh(1) starts.
+//!
+//! It reads what is asked for from standard input, begins a server on a free port with a key and a
+//! token of its own, and tells both on standard output. It ends when the near end says so, and when
+//! ssh is gone: a session that runs then runs to its end, and a client that was cut off has a grace
+//! to come back. What it made for itself, key and token, goes with it.
+
+use super::{
+    frame,
+    messages::{Answer, EncodedPath, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION},
+    paths::Places,
+    problem,
+};
+use haul_scratch::leftovers::OwnDirectory;
+use haul_transfer::{
+    Interrupt, NewToken, Problem, ServeOptions, ServeRoot, ServedRoot, Server, ServerEvent,
+    StateDirectory,
+};
+use std::{
+    io::{self, IsTerminal, Read, Write},
+    net::IpAddr,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Longest grace that a near end gets.
+const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Interval at which it looks, once ssh is gone, whether the grace is over.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Begin of the name of the directory that holds key and token.
+const SCRATCH_PREFIX: &str = "haul-over-ssh-";
+/// Variable in which sshd(8) tells both addresses of its connection: the third word is its own.
+const CONNECTION: &str = "SSH_CONNECTION";
+
+/// The outcome of a far end, for its exit status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Served,
+    /// The near end was told why nothing could begin.
+    Refused,
+}
+
+/// Serves one copy. `options` are those of `haul serve`; root and state are set here. With `only`
+/// nothing outside of that directory is served.
+///
+/// # Errors
+/// If no near end is there to be told.
+pub fn run(
+    options: ServeOptions,
+    only: Option<PathBuf>,
+    output: &mut dyn Write,
+    interrupt: &Interrupt,
+) -> Result<Ended, Problem> {
+    let hint =
+        "it is for ssh: `haul push FILE user@host:` starts it; `haul serve DIR` is for people";
+    let mut input = io::stdin();
+    if input.is_terminal() {
+        let needs = "a request of haul on standard input";
+        return Err(problem("nothing to serve", needs, "a terminal", hint));
+    }
+    let request: Request = frame::read(&mut input, 0, &mut Vec::new()).map_err(|error| {
+        let needs = "a request of haul on standard input";
+        problem("nothing to serve", needs, &error.to_string(), hint)
+    })?;
+    let tell = |output: &mut dyn Write, answer: &Answer| {
+        frame::write(output, answer).map_err(|error| {
+            problem("cannot answer the other end of ssh", "", &error.to_string(), "")
+        })
+    };
+    let (begun, start) = match begin(options, only.as_deref(), &request) {
+        Ok(begun) => begun,
+        Err(problem) => {
+            tell(output, &Answer::Refused(Refusal::of(problem)))?;
+            return Ok(Ended::Refused);
+        }
+    };
+    let grace = Duration::from_millis(start.grace_ms);
+    tell(output, &Answer::Started(start))?;
+    let activity = Arc::new(Activity::default());
+    let (watched, stop) = (activity.clone(), interrupt.clone());
+    // It may wait for a word still when all is over, so nobody waits for it.
+    let watch = thread::Builder::new().name("haul-ssh-watch".to_owned()).spawn(move || {
+        if hear_end(&mut io::stdin()) == NearEnd::Gone {
+            watched.wait_until_over(grace);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    watch.map_err(|error| {
+        let needs = "one more thread";
+        problem("cannot watch the other end of ssh", needs, &error.to_string(), "see ulimit -u")
+    })?;
+    begun.server.run(interrupt, &|event| activity.note(&event))?;
+    Ok(Ended::Served)
+}
+
+/// A server that has begun, and the directory that goes with it.
+struct Begun {
+    server: Server,
+    _scratch: OwnDirectory,
+}
+
+fn begin(
+    mut options: ServeOptions,
+    only: Option<&Path>,
+    request: &Request,
+) -> Result<(Begun, Start), Problem> {
+    if request.version > VERSION {
+        let needs = format!("version {VERSION} of the start over ssh, which {SOFTWARE} has");
+        let found = format!("version {} of {}", request.version, request.software);
+        let hint = "install the newer haul there, too";
+        return Err(problem("cannot begin over ssh", &needs, &found, hint));
+    }
+    let paths: Option<Vec<Vec<u8>>> = request.paths.iter().map(EncodedPath::bytes).collect();
+    let paths = paths.filter(|paths| !paths.is_empty()).ok_or_else(|| {
+        problem("cannot begin over ssh", "a path to serve", "a request without one", "")
+    })?;
+    let home = home()?;
+    let served = Places { home: &home, only }.served(request.purpose, &paths)?;
+    let scratch = OwnDirectory::new(&scratch_parent(), SCRATCH_PREFIX).map_err(|error| {
+        let what = format!("cannot make a directory in {}", scratch_parent().display());
+        problem(&what, "room for a key and a token", &error.to_string(), "set TMPDIR there")
+    })?;
+    options.root = ServeRoot::Directory(served.root.clone());
+    options.state_directory = scratch.path().join("state");
+    let state_directory = options.state_directory.clone();
+    let server = Server::bind(options)?;
+    let root = ServedRoot::named(&served.root)?;
+    let new = NewToken::new(root, request.rights());
+    let (token, _) = StateDirectory::open(&state_directory)?.new_token(&new)?;
+    let grace = Duration::from_millis(request.grace_ms).min(GRACE_MAX);
+    let start = Start {
+        version: VERSION,
+        software: SOFTWARE.to_owned(),
+        token: token.reveal(),
+        port: server.local_addr().port(),
+        addresses: addresses(std::env::var(CONNECTION).ok().as_deref(), &server.hosts().names),
+        paths: served.paths.iter().map(|path| EncodedPath::of(path)).collect(),
+        root: EncodedPath::of(served.root.as_os_str().as_bytes()),
+        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+    };
+    Ok((Begun { server, _scratch: scratch }, start))
+}
+
+fn home() -> Result<PathBuf, Problem> {
+    let named = std::env::var_os("HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    named.map_or_else(std::env::current_dir, Ok).map_err(|error| {
+        problem("no home directory", "HOME in the environment", &error.to_string(), "")
+    })
+}
+
+/// The directory of the user's sockets and locks, which is in memory, else that of temporary files.
+fn scratch_parent() -> PathBuf {
+    let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    named.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir)
+}
+
+/// Addresses by which the near end may come: first the one that its ssh has come to. A host of
+/// `hosts` that is a name is left out, as the near end may know it for another machine.
+fn addresses(connection: Option<&str>, hosts: &[String]) -> Vec<String> {
+    let own = connection.and_then(|words| words.split_whitespace().nth(2));
+    let mut addresses: Vec<String> = Vec::new();
+    for text in own.into_iter().chain(hosts.iter().map(String::as_str)) {
+        // One with a scope means nothing elsewhere.
+        let Ok(address) = text.parse::<IpAddr>() else { continue };
+        let address = address.to_canonical().to_string();
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+/// The end of what the near end says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NearEnd {
+    Through,
+    Gone,
+}
+
+fn hear_end(input: &mut dyn Read) -> NearEnd {
+    let mut byte = [0];
+    loop {
+        match input.read(&mut byte) {
+            Ok(1) if byte[0] == THROUGH => return NearEnd::Through,
+            Ok(1) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            _ => return NearEnd::Gone,
+        }
+    }
+}
+
+/// Sessions of the server, as far as its end depends on them.
+#[derive(Debug, Default)]
+struct Activity(Mutex<Sessions>);
+
+#[derive(Debug, Default)]
+struct Sessions {
+    open: u32,
+    /// The time when the last one ended.
+    ended_at: Option<Instant>,
+    /// Whether one that moved files came to its end.
+    is_complete: bool,
+}
+
+impl Activity {
+    fn note(&self, event: &ServerEvent) {
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            ServerEvent::Session { .. } => sessions.open += 1,
+            ServerEvent::SessionEnded { ok, dry_run, .. } => {
+                sessions.open = sessions.open.saturating_sub(1);
+                sessions.ended_at = Some(Instant::now());
+                sessions.is_complete |= *ok && !*dry_run;
+            }
+            _ => {}
+        }
+    }
+
+    /// Waits, since ssh is gone, until no client is there and none is to come back.
+    fn wait_until_over(&self, grace: Duration) {
+        let gone_at = Instant::now();
+        while !self.is_over(gone_at, grace, Instant::now()) {
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn is_over(&self, gone_at: Instant, grace: Duration, now: Instant) -> bool {
+        let sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = sessions.ended_at.map_or(gone_at, |ended| ended.max(gone_at));
+        let is_waited_for = now.saturating_duration_since(since) < grace;
+        sessions.open == 0 && (sessions.is_complete || !is_waited_for)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_transfer::FileCounts;
+
+    #[test]
+    fn the_address_that_ssh_came_to_is_first_and_names_are_left_out() {
+        let hosts = ["dtn1", "10.0.0.5", "192.168.1.5", "2001:db8::5"].map(String::from);
+        for (connection, first) in [
+            (Some("10.9.9.9 4711 192.168.1.5 22"), "192.168.1.5"),
+            (Some("::1 4711 ::ffff:192.168.1.5 22"), "192.168.1.5"),
+            (Some("fe80::2%eth0 4711 fe80::1%eth0 22"), "10.0.0.5"),
+            (Some(""), "10.0.0.5"),
+            (None, "10.0.0.5"),
+        ] {
+            let found = addresses(connection, &hosts);
+            assert_eq!((found[0].as_str(), found.len()), (first, 3), "{connection:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_agreed_byte_says_that_all_is_done() {
+        assert_eq!(hear_end(&mut &b"\n."[..]), NearEnd::Through);
+        assert_eq!(hear_end(&mut &b""[..]), NearEnd::Gone);
+        assert_eq!(hear_end(&mut &b"x"[..]), NearEnd::Gone);
+    }
+
+    #[test]
+    fn a_server_whose_ssh_is_gone_waits_for_its_session_and_then_for_the_grace() {
+        let begins = ServerEvent::Session {
+            session: String::new(),
+            peer: String::new(),
+            direction: String::new(),
+            token: String::new(),
+            path: String::new(),
+        };
+        let ends = |ok, dry_run| ServerEvent::SessionEnded {
+            session: String::new(),
+            peer: String::new(),
+            ok,
+            dry_run,
+            bytes: 0,
+            seconds: 0.0,
+            files: FileCounts::default(),
+            why: String::new(),
+        };
+        let (grace, gone) = (Duration::from_secs(60), Instant::now());
+        let after = |seconds| gone + Duration::from_secs(seconds);
+        let activity = Activity::default();
+        assert!(
+            !activity.is_over(gone, grace, after(59)) && activity.is_over(gone, grace, after(60))
+        );
+        activity.note(&begins);
+        assert!(!activity.is_over(gone, grace, after(3600)), "a session runs");
+        for event in [ends(false, false), begins.clone(), ends(true, true)] {
+            activity.note(&event);
+        }
+        assert!(!activity.is_over(gone, grace, after(59)), "cut off, or only listed");
+        assert!(activity.is_over(gone, grace, after(3600)));
+        activity.note(&begins);
+        activity.note(&ends(true, false));
+        assert!(activity.is_over(gone, grace, after(1)), "nothing is left to do");
+    }
+}

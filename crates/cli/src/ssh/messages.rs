@@ -1,0 +1,159 @@
+//! Messages between both ends of ssh: one request, one answer.
+//!
+//! Fields that a reader does not know are skipped, so that newer ends can say more.
+
+use haul_transfer::{HaulUrl, Problem, Rights};
+use serde::{Deserialize, Serialize};
+
+/// Version of these messages; an end that needs more than the other can refuses it.
+pub const VERSION: u32 = 1;
+/// Name and version of this program.
+pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
+
+/// Byte by which the near end says, behind its request, that it is through.
+pub const THROUGH: u8 = b'.';
+
+/// The kind of a copy, which decides the rights of its token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    Push,
+    Pull,
+    List,
+}
+
+/// Request of the near end, on the standard input of the far end.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Request {
+    pub version: u32,
+    pub software: String,
+    pub purpose: Purpose,
+    /// Whether something is removed: extra files of a target, or sources that were moved.
+    #[serde(default)]
+    pub removes: bool,
+    /// Paths as the user wrote them, percent-encoded; a push has one.
+    pub paths: Vec<EncodedPath>,
+    /// Time that a server waits, once ssh is gone, for a client that comes back.
+    #[serde(default)]
+    pub grace_ms: u64,
+}
+
+impl Request {
+    /// Rights that the token of this copy has. A push is told what is there, as with the URL that
+    /// `haul serve` prints.
+    #[must_use]
+    pub fn rights(&self) -> Rights {
+        let delete = self.removes;
+        match self.purpose {
+            Purpose::Push => Rights { delete, ..Rights::ALL },
+            Purpose::Pull => Rights { delete, ..Rights::READ_ONLY },
+            Purpose::List => Rights { list: true, ..Rights::NONE },
+        }
+    }
+}
+
+/// Answer of the far end, on its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    Started(Start),
+    Refused(Refusal),
+}
+
+/// A server that has begun, and the way into it.
+#[derive(Serialize, Deserialize)]
+pub struct Start {
+    pub version: u32,
+    pub software: String,
+    pub token: String,
+    pub port: u16,
+    /// Addresses to try, the best first.
+    pub addresses: Vec<String>,
+    /// Paths of the request as the server's URLs have them, in the same order.
+    pub paths: Vec<EncodedPath>,
+    /// The directory that is served, to be shown.
+    pub root: EncodedPath,
+    /// Time that the server waits, once ssh is gone, for a client that comes back.
+    pub grace_ms: u64,
+}
+
+/// Shows no token.
+impl std::fmt::Debug for Start {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { software, port, addresses, paths, .. } = self;
+        write!(f, "Start({software}, {addresses:?}, port {port}, {paths:?})")
+    }
+}
+
+/// Words of a far end that could not begin.
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Refusal {
+    pub software: String,
+    pub what: String,
+    pub needs: String,
+    pub found: String,
+    pub hint: String,
+}
+
+impl Refusal {
+    #[must_use]
+    pub fn of(problem: Problem) -> Self {
+        let Problem { what, needs, found, hint, .. } = problem;
+        Self { software: SOFTWARE.to_owned(), what, needs, found, hint }
+    }
+}
+
+/// A path as text: what is no printable ASCII is percent-encoded, as in a URL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EncodedPath(String);
+
+impl EncodedPath {
+    #[must_use]
+    pub fn of(path: &[u8]) -> Self {
+        let url = HaulUrl { token: None, host: "h".into(), port: 1, path: path.to_vec() };
+        Self(url.to_string().split_off("haul://h:1/".len()))
+    }
+
+    /// The bytes of the path; `None` where the text is none.
+    #[must_use]
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        format!("haul://h:1/{}", self.0).parse::<HaulUrl>().ok().map(|url| url.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_comes_through_as_it_is() {
+        for path in [&b""[..], b"/a b%20/\xff\n", b"//x", b"?*[", b"a@b:1/c", "\u{e4}".as_bytes()] {
+            assert_eq!(EncodedPath::of(path).bytes().as_deref(), Some(path));
+        }
+        assert_eq!(EncodedPath("%4".into()).bytes(), None);
+    }
+
+    #[test]
+    fn a_token_has_the_rights_of_its_copy_and_no_others() {
+        let request = |purpose, removes| {
+            let software = SOFTWARE.to_owned();
+            Request { version: 1, software, purpose, removes, paths: Vec::new(), grace_ms: 0 }
+        };
+        let names =
+            |purpose, removes| request(purpose, removes).rights().names().collect::<Vec<_>>();
+        assert_eq!(names(Purpose::List, true), ["list"]);
+        assert_eq!(names(Purpose::Pull, false), ["read"]);
+        assert_eq!(names(Purpose::Pull, true), ["read", "delete"]);
+        assert_eq!(names(Purpose::Push, false), ["read", "write"]);
+        assert_eq!(names(Purpose::Push, true), ["read", "write", "delete"]);
+    }
+
+    #[test]
+    fn a_field_of_a_newer_end_is_skipped() {
+        let text = r#"{"started":{"version":1,"software":"haul 9","token":"t","port":5,
+            "addresses":[],"paths":["a"],"root":"/","grace_ms":1,"more":{"x":[1]}}}"#;
+        let Answer::Started(start) = serde_json::from_str(text).unwrap() else { panic!() };
+        assert_eq!((start.port, start.paths), (5, vec![EncodedPath("a".into())]));
+    }
+}

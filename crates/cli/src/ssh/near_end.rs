@@ -1,0 +1,410 @@
+//! The near end of a copy over ssh: runs ssh(1) once, and gets URLs of a server at the other side.
+//!
+//! ssh asks for passwords and host keys at the user's terminal. While it does, what it says on
+//! standard error is shown; once haul has answered, that is kept for the words of a failure. The
+//! token is in memory, and in no command line, environment or log.
+
+use super::{
+    direct_host,
+    frame::{self, FrameError, NOISE_BYTES_MAX},
+    login::Login,
+    messages::{Answer, EncodedPath, Purpose, Request, SOFTWARE, Start, THROUGH, VERSION},
+    problem,
+    program::SshProgram,
+    troubles::{self, NoAnswer},
+};
+use haul_transfer::{
+    Event, HaulUrl, Interrupt, Name, Problem, Report, Side, Token, TransferError,
+    internals::connect_to_first,
+};
+use std::{
+    io::{self, Read, Write},
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Longest time until haul at the other side answers: people look for a phone within it.
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(600);
+/// Interval at which the start is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Age at which a line of ssh's is shown while there is no answer: a failure tells it by itself.
+const SHOWN_AFTER: Duration = Duration::from_millis(500);
+/// Time for the rest of an output once its program has ended.
+const REST_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Time for the addresses of the server, all together, to answer.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Time for ssh to end when all is done.
+const END_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Least grace that a server is asked for.
+const GRACE_MIN: Duration = Duration::from_secs(10);
+/// Most addresses that are tried.
+const ADDRESSES_MAX: usize = 32;
+/// Most bytes that are kept of standard error.
+const SAID_BYTES_MAX: usize = 64 << 10;
+/// Most bytes of a request: what any pipe takes without a reader.
+const REQUEST_PATHS_BYTES_MAX: usize = 12 << 10;
+
+/// Paths of another machine, and what is to be done with them.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub login: Login,
+    pub paths: Vec<Vec<u8>>,
+    pub purpose: Purpose,
+    pub removes: bool,
+    /// Time for which a client that lost its connection tries to come back.
+    pub retry_for: Duration,
+}
+
+/// A running ssh, with a server at its other side that ends with it.
+#[derive(Debug)]
+pub struct NearEnd {
+    child: Child,
+    input: Option<ChildStdin>,
+    said: Arc<Said>,
+    wanted: Wanted,
+    /// The directory that is served there.
+    root: Vec<u8>,
+    grace: Duration,
+    server: Option<SocketAddr>,
+    is_end_told: bool,
+}
+
+impl NearEnd {
+    /// Runs ssh and waits until the server there can be reached; gives the URLs of the paths.
+    ///
+    /// # Errors
+    /// If ssh fails, haul is not there or cannot begin, or its port cannot be reached.
+    pub fn start(
+        program: &SshProgram,
+        wanted: Wanted,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, Vec<HaulUrl>), TransferError> {
+        let request = request(&wanted).map_err(TransferError::start)?;
+        let mut child = program
+            .command(&wanted.login)
+            .spawn()
+            .map_err(|error| TransferError::start(troubles::not_started(program, &error)))?;
+        let said = Arc::new(Said::default());
+        let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(mut input), Some(output), Some(errors)) = pipes else {
+            unreachable!("all three are pipes")
+        };
+        // A program that is gone already is noticed by its end.
+        let _ = frame::write(&mut input, &request);
+        let mut near = Self {
+            child,
+            input: Some(input),
+            said: said.clone(),
+            wanted,
+            root: Vec::new(),
+            grace: Duration::ZERO,
+            server: None,
+            is_end_told: false,
+        };
+        let heard = listen(output, errors, said).map_err(|error| {
+            let found = error.to_string();
+            TransferError::start(problem("cannot start a thread for ssh", "", &found, ""))
+        })?;
+        let answer = near.wait_for_answer(program, &heard, interrupt)?;
+        let start = match answer {
+            Answer::Started(start) => start,
+            Answer::Refused(refusal) => {
+                let problem = troubles::refused(&near.wanted.login, refusal);
+                return Err(TransferError::start(problem));
+            }
+        };
+        let urls = near.reach(program, &start, interrupt)?;
+        Ok((near, urls))
+    }
+
+    fn wait_for_answer(
+        &mut self,
+        program: &SshProgram,
+        heard: &mpsc::Receiver<Heard>,
+        interrupt: &Interrupt,
+    ) -> Result<Answer, TransferError> {
+        let deadline = Instant::now() + ANSWER_WAIT_MAX;
+        loop {
+            let heard = match heard.recv_timeout(LOOK_EVERY) {
+                Ok(heard) => Some(heard),
+                // The pipe may be held open by another that ssh has left behind.
+                Err(_) if self.has_ended() => {
+                    Some(heard.recv_timeout(REST_WAIT_MAX).unwrap_or_default())
+                }
+                Err(_) => None,
+            };
+            match heard {
+                Some(Heard { answer: Ok(answer), .. }) => return Ok(answer),
+                Some(Heard { answer: Err(why), noise }) => {
+                    return Err(self.no_answer(program, why, &noise, interrupt));
+                }
+                None => {}
+            }
+            if interrupt.load(Ordering::Relaxed) {
+                return Err(TransferError::interrupted());
+            }
+            if Instant::now() > deadline {
+                let why = FrameError::Damaged(format!("none in {} s", ANSWER_WAIT_MAX.as_secs()));
+                return Err(self.no_answer(program, why, b"", interrupt));
+            }
+            self.said.show();
+        }
+    }
+
+    fn no_answer(
+        &mut self,
+        program: &SshProgram,
+        why: FrameError,
+        noise: &[u8],
+        interrupt: &Interrupt,
+    ) -> TransferError {
+        // Ctrl-C reaches ssh by the terminal, too.
+        if interrupt.load(Ordering::Relaxed) {
+            return TransferError::interrupted();
+        }
+        self.input = None;
+        let is_over = matches!(why, FrameError::Ended);
+        let status = if is_over { self.wait(REST_WAIT_MAX) } else { None };
+        self.said.wait_for_rest();
+        let said = self.said.bytes();
+        let login = &self.wanted.login;
+        let no_answer = NoAnswer { program, login, status, why, noise, said: &said };
+        TransferError::start(no_answer.problem())
+    }
+
+    /// Finds the address by which the server can be reached, and makes the URLs.
+    fn reach(
+        &mut self,
+        program: &SshProgram,
+        start: &Start,
+        interrupt: &Interrupt,
+    ) -> Result<Vec<HaulUrl>, TransferError> {
+        let login = &self.wanted.login;
+        let odd = |found: &str| {
+            let what = format!("haul at {login} answered what cannot be used");
+            let needs = format!("a start of version {VERSION}, which {SOFTWARE} has");
+            let found = format!("{found} of {}", start.software);
+            let hint = "install the same haul on both machines";
+            TransferError::start(problem(&what, &needs, &found, hint))
+        };
+        if start.version > VERSION {
+            return Err(odd(&format!("version {}", start.version)));
+        }
+        let token: Token = start.token.parse().map_err(|_| odd("no token"))?;
+        let paths: Option<Vec<Vec<u8>>> = start.paths.iter().map(EncodedPath::bytes).collect();
+        let paths = paths.filter(|paths| paths.len() == self.wanted.paths.len());
+        let paths = paths.ok_or_else(|| odd("other paths"))?;
+        self.root = start.root.bytes().ok_or_else(|| odd("no directory"))?;
+        self.grace = Duration::from_millis(start.grace_ms);
+        let addresses = addresses(program, login, start);
+        let stop = || interrupt.load(Ordering::Relaxed);
+        let reached = connect_to_first(&addresses, CONNECT_WAIT_MAX, &stop)
+            .and_then(|socket| socket.peer_addr());
+        let server = match reached {
+            Ok(server) => server,
+            Err(_) if stop() => return Err(TransferError::interrupted()),
+            Err(error) => {
+                let problem = troubles::unreachable(login, &addresses, &error);
+                return Err(TransferError::start(problem));
+            }
+        };
+        self.server = Some(server);
+        let url = |path| HaulUrl {
+            token: Some(token.clone()),
+            host: server.ip().to_string(),
+            port: server.port(),
+            path,
+        };
+        Ok(paths.into_iter().map(url).collect())
+    }
+
+    /// Tells once that ssh has ended before the copy, if it has.
+    #[must_use]
+    pub fn end_of_ssh(&mut self) -> Option<Event> {
+        if self.is_end_told || !self.has_ended() {
+            return None;
+        }
+        self.is_end_told = true;
+        let how = self.wait(Duration::ZERO).map(troubles::ended).unwrap_or_default();
+        let (login, grace_s) = (&self.wanted.login, self.grace.as_secs());
+        let why = format!(
+            "ssh to {login} ended early ({how}); the copy goes on, and the server there ends with \
+             it, or {grace_s} s after its connection is lost"
+        );
+        Some(Event::Fallback { side: Side::Path, from_to: "with ssh -> without it".into(), why })
+    }
+
+    /// The report with the places there as the user calls them.
+    #[must_use]
+    pub fn named(&self, mut report: Report) -> Report {
+        for name in [&mut report.from, &mut report.to] {
+            if let Some(shown) = self.shown(name) {
+                *name = shown;
+            }
+        }
+        report
+    }
+
+    fn shown(&self, name: &Name) -> Option<Name> {
+        let url: HaulUrl = std::str::from_utf8(&name.0).ok()?.parse().ok()?;
+        let is_there = self.server.is_some_and(|server| url.server() == server.to_string());
+        let slash = if self.root.ends_with(b"/") { &b""[..] } else { b"/" };
+        let login = format!("{}:", self.wanted.login).into_bytes();
+        is_there.then(|| Name([&login, &self.root, slash, &url.path].concat()))
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.child.try_wait().is_ok_and(|status| status.is_some())
+    }
+
+    /// Waits for the end of ssh, no longer than this.
+    fn wait(&mut self, time_max: Duration) -> Option<ExitStatus> {
+        let deadline = Instant::now() + time_max;
+        loop {
+            let status = self.child.try_wait().ok()?;
+            if status.is_some() || Instant::now() >= deadline {
+                return status;
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// Ends ssh: the server is told that all is done.
+impl Drop for NearEnd {
+    fn drop(&mut self) {
+        let waits_for_end = match self.input.take() {
+            Some(mut input) => input.write_all(&[THROUGH]).is_ok() && !self.grace.is_zero(),
+            None => false,
+        };
+        let time_max = if waits_for_end { END_WAIT_MAX } else { Duration::ZERO };
+        if self.wait(time_max).is_none() {
+            // An error says that it is gone by now.
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// Addresses of the server, the best first: the one that ssh has come to, those of the name that it
+/// has used, and others of that machine.
+fn addresses(program: &SshProgram, login: &Login, start: &Start) -> Vec<SocketAddr> {
+    let told = start.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok());
+    let mut told = told.map(|address| SocketAddr::new(address, start.port));
+    let host = direct_host::of(program, login);
+    let found = host.and_then(|host| (host.as_str(), start.port).to_socket_addrs().ok());
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in told.next().into_iter().chain(found.into_iter().flatten()).chain(told) {
+        if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
+            addresses.push(address);
+        }
+    }
+    addresses
+}
+
+fn request(wanted: &Wanted) -> Result<Request, Problem> {
+    let bytes: usize = wanted.paths.iter().map(Vec::len).sum();
+    if bytes > REQUEST_PATHS_BYTES_MAX {
+        let needs = format!("paths of at most {REQUEST_PATHS_BYTES_MAX} bytes in all");
+        let hint = "pull the directory that holds them, or in several commands";
+        return Err(problem("too much to ask for at once", &needs, &format!("{bytes}"), hint));
+    }
+    let grace = wanted.retry_for.max(GRACE_MIN);
+    Ok(Request {
+        version: VERSION,
+        software: SOFTWARE.to_owned(),
+        purpose: wanted.purpose,
+        removes: wanted.removes,
+        paths: wanted.paths.iter().map(|path| EncodedPath::of(path)).collect(),
+        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
+/// The first words of the other side.
+struct Heard {
+    answer: Result<Answer, FrameError>,
+    noise: Vec<u8>,
+}
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self { answer: Err(FrameError::Ended), noise: Vec::new() }
+    }
+}
+
+/// Begins to read both outputs, each by a thread that ends with it.
+fn listen(
+    mut output: ChildStdout,
+    mut errors: ChildStderr,
+    said: Arc<Said>,
+) -> io::Result<mpsc::Receiver<Heard>> {
+    let (tell, heard) = mpsc::channel();
+    thread::Builder::new().name("haul-ssh-output".to_owned()).spawn(move || {
+        let mut noise = Vec::new();
+        let answer = frame::read(&mut output, NOISE_BYTES_MAX, &mut noise);
+        let _ = tell.send(Heard { answer, noise });
+        // A pipe that nobody reads would end the other side.
+        let _ = io::copy(&mut output, &mut io::sink());
+    })?;
+    thread::Builder::new().name("haul-ssh-errors".to_owned()).spawn(move || {
+        let mut part = [0; 4096];
+        while let Ok(len @ 1..) = errors.read(&mut part) {
+            said.add(&part[..len]);
+        }
+        said.lock().has_ended = true;
+    })?;
+    Ok(heard)
+}
+
+/// The standard error of ssh, in which that of the other side is, too.
+#[derive(Debug, Default)]
+struct Said(Mutex<Lines>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    bytes: Vec<u8>,
+    shown: usize,
+    changed: Option<Instant>,
+    has_ended: bool,
+}
+
+impl Said {
+    fn lock(&self) -> MutexGuard<'_, Lines> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, part: &[u8]) {
+        let mut lines = self.lock();
+        lines.bytes.extend_from_slice(part);
+        let excess = lines.bytes.len().saturating_sub(SAID_BYTES_MAX);
+        lines.bytes.drain(..excess);
+        lines.shown = lines.shown.saturating_sub(excess);
+        lines.changed = Some(Instant::now());
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        self.lock().bytes.clone()
+    }
+
+    /// Shows what is old enough: a question of the other side that waits for its answer.
+    fn show(&self) {
+        let mut lines = self.lock();
+        let is_old = lines.changed.is_some_and(|changed| changed.elapsed() > SHOWN_AFTER);
+        if is_old && lines.shown < lines.bytes.len() {
+            let text = String::from_utf8_lossy(&lines.bytes[lines.shown..]);
+            let text: Vec<String> = text.lines().map(haul_report::printable::printable).collect();
+            let _ = writeln!(io::stderr(), "{}", text.join("\n"));
+            lines.shown = lines.bytes.len();
+        }
+    }
+
+    fn wait_for_rest(&self) {
+        let deadline = Instant::now() + REST_WAIT_MAX;
+        while !self.lock().has_ended && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

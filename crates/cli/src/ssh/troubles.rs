@@ -1,0 +1,230 @@
+//! Words for a start over ssh that failed, with what to do about it.
+
+use super::{
+    frame::FrameError,
+    login::Login,
+    messages::Refusal,
+    problem,
+    program::{FarHaul, SshProgram},
+};
+use haul_report::printable::printable;
+use haul_transfer::Problem;
+use std::{io, net::SocketAddr, os::unix::process::ExitStatusExt, process::ExitStatus};
+
+/// Exit status of ssh(1) for its own failures.
+const OF_SSH: i32 = 255;
+/// Exit statuses of a shell for a program that is not there, or cannot be run (POSIX).
+const NOT_THERE: i32 = 127;
+const NOT_RUNNABLE: i32 = 126;
+/// Most characters of another program's output in an error.
+const SHOWN_CHARS_MAX: usize = 1000;
+
+/// An ssh that ended, or was ended, before it brought an answer.
+#[derive(Debug)]
+pub struct NoAnswer<'a> {
+    pub program: &'a SshProgram,
+    pub login: &'a Login,
+    /// The exit status; `None` where it was ended by haul.
+    pub status: Option<ExitStatus>,
+    pub why: FrameError,
+    /// Bytes that came on standard output.
+    pub noise: &'a [u8],
+    /// Bytes that came on standard error, of ssh and of the other side.
+    pub said: &'a [u8],
+}
+
+impl NoAnswer<'_> {
+    /// The problem in words.
+    #[must_use]
+    pub fn problem(&self) -> Problem {
+        let (login, said) = (self.login, last_lines(self.said));
+        let code = self.status.and_then(|status| status.code());
+        match code {
+            Some(OF_SSH) => self.of_ssh(&said),
+            Some(NOT_THERE) => problem(
+                &format!("{login} has no {}", self.far_name()),
+                "haul where a shell looks for it that is not a login shell",
+                &self.found(&said),
+                "install it there, or say where it is: --remote-haul /path/to/haul",
+            ),
+            Some(NOT_RUNNABLE) => problem(
+                &format!("{} at {login} cannot be run", self.far_name()),
+                "a haul that was built for that machine, and the right to run it",
+                &self.found(&said),
+                "see `file` of it there; --remote-haul /path/to/haul takes another",
+            ),
+            _ => problem(
+                &format!("haul at {login} did not answer over ssh"),
+                "a haul there that knows `serve --over-ssh`, and no other forced command",
+                &self.found(&said),
+                "see what `ssh` to it prints with the words `haul --version` behind the host",
+            ),
+        }
+    }
+
+    fn of_ssh(&self, said: &str) -> Problem {
+        let login = self.login;
+        let has = |text: &str| String::from_utf8_lossy(self.said).contains(text);
+        let (needs, hint) = if has("Host key verification failed") || has("REMOTE HOST IDENT") {
+            let needs = "a host key that ssh knows and that is still the same";
+            (needs, format!("look at the key once with `ssh {}` at a terminal", login.word()))
+        } else if has("Permission denied") || has("Too many authentication failures") {
+            let needs = "a key, an agent or a password that the other side takes";
+            (needs, format!("`ssh -v {}` shows which keys were offered", login.word()))
+        } else if has("Could not resolve hostname") {
+            ("a host name that leads somewhere", "a local file is written ./NAME".to_owned())
+        } else if has("subsystem request failed") {
+            let needs = "a line `Subsystem NAME /path/to/haul serve --over-ssh` in its sshd_config";
+            (needs, "add it there, or leave out --remote-haul".to_owned())
+        } else {
+            let needs = "an sshd there that lets this user in";
+            (needs, format!("`ssh {}` says more; --ssh takes options for it", login.word()))
+        };
+        problem(&format!("ssh to {login} failed"), needs, &self.found(said), &hint)
+    }
+
+    fn far_name(&self) -> &str {
+        match &self.program.far_haul {
+            FarHaul::Command(command) => command,
+            FarHaul::Subsystem(name) => name,
+        }
+    }
+
+    fn found(&self, said: &str) -> String {
+        let mut parts = Vec::new();
+        if !said.is_empty() {
+            parts.push(said.to_owned());
+        }
+        match (self.status, &self.why) {
+            (Some(status), FrameError::Ended) => parts.push(ended(status)),
+            (_, why) => parts.push(why.to_string()),
+        }
+        let noise = shown(self.noise);
+        if !noise.is_empty() {
+            parts.push(format!("before an answer it printed {noise:?}"));
+        }
+        parts.join("; ")
+    }
+}
+
+/// The problem of an ssh program that could not be started.
+#[must_use]
+pub fn not_started(program: &SshProgram, error: &io::Error) -> Problem {
+    problem(
+        &format!("cannot run {}", program.name()),
+        "ssh, from the package openssh-client",
+        &error.to_string(),
+        "install it, or name another program: --ssh 'PROGRAM OPTIONS'",
+    )
+}
+
+/// The problem of a far end that said itself why it could not begin.
+#[must_use]
+pub fn refused(login: &Login, refusal: Refusal) -> Problem {
+    let Refusal { what, needs, found, hint, .. } = refusal;
+    let what = if what.is_empty() { "haul could not begin".to_owned() } else { what };
+    problem(&format!("{login}: {}", printable(&what)), &needs, &found, &hint)
+}
+
+/// The problem of a server whose port cannot be reached, though ssh reached its host.
+#[must_use]
+pub fn unreachable(login: &Login, addresses: &[SocketAddr], error: &io::Error) -> Problem {
+    let port = addresses.first().map_or(0, SocketAddr::port);
+    let tried: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+    let tried = if tried.is_empty() { "no address of it".to_owned() } else { tried.join(", ") };
+    problem(
+        &format!("ssh reaches {login}, and haul's connections do not"),
+        "a way for TCP to a free port of that machine",
+        &format!("{error} (tried {tried}, port {port})"),
+        "if a firewall is between, have one port opened, run `haul serve DIR --listen :PORT` \
+         there, and use the URL that it prints",
+    )
+}
+
+/// Words for how a process ended.
+#[must_use]
+pub fn ended(status: ExitStatus) -> String {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exit status {code}"),
+        (None, signal) => format!("signal {}", signal.unwrap_or_default()),
+    }
+}
+
+/// The last lines of an output, as one line.
+fn last_lines(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let from = lines.len().saturating_sub(3);
+    shown(lines[from..].join(" / ").as_bytes())
+}
+
+/// The end of an output, printable.
+fn shown(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim();
+    let skipped = text.chars().count().saturating_sub(SHOWN_CHARS_MAX);
+    let rest: String = text.chars().skip(skipped).collect();
+    let text = if skipped > 0 { format!("...{rest}") } else { rest };
+    text.lines().map(printable).collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::ffi::OsStr;
+
+    fn words(status: Option<i32>, why: FrameError, noise: &str, said: &str) -> String {
+        let place = crate::ssh::login::parse(OsStr::new("ann@dtn1:x")).unwrap().unwrap();
+        let program = SshProgram::new("ssh", "haul").unwrap();
+        let no_answer = NoAnswer {
+            program: &program,
+            login: &place.login,
+            status: status.map(|code| ExitStatus::from_raw(code << 8)),
+            why,
+            noise: noise.as_bytes(),
+            said: said.as_bytes(),
+        };
+        no_answer.problem().to_string()
+    }
+
+    #[test]
+    fn each_failure_of_a_start_says_what_to_do_about_it() {
+        let denied = "ann@dtn1: Permission denied (publickey).\n";
+        for (status, noise, said, all) in [
+            (
+                127,
+                "",
+                "bash: line 1: haul: command not found\n",
+                &["has no haul", "--remote-haul"][..],
+            ),
+            (126, "", "", &["cannot be run", "exit status 126"]),
+            (255, "", denied, &["ssh to ann@dtn1 failed", "Permission denied", "ssh -v ann@dtn1"]),
+            (255, "", "Host key verification failed.\n", &["a host key", "`ssh ann@dtn1`"]),
+            (255, "", "ssh: Could not resolve hostname dtn1: x\n", &["a host name", "./NAME"]),
+            (255, "", "ssh: connect to host dtn1 port 22: Connection refused\n", &["refused"]),
+            (255, "", "subsystem request failed on channel 0\n", &["Subsystem NAME"]),
+            (
+                0,
+                "Welcome!\nThis account is closed.\n",
+                "",
+                &["did not answer", "Welcome!", "closed"],
+            ),
+            (2, "", "error: unexpected argument '--over-ssh' found\n", &["unexpected argument"]),
+        ] {
+            let words = words(Some(status), FrameError::Ended, noise, said);
+            assert!(all.iter().all(|part| words.contains(part)), "{words}");
+        }
+        let words = words(None, FrameError::Noise, &"x\x1b[2J".repeat(5000), "");
+        assert!(words.contains("64 KiB") && words.len() < 3000, "{words}");
+        assert!(!words.contains('\x1b'), "{words}");
+    }
+
+    #[test]
+    fn what_the_other_side_says_reaches_no_terminal_as_control_characters() {
+        let place = crate::ssh::login::parse(OsStr::new("dtn1:x")).unwrap().unwrap();
+        let refusal =
+            Refusal { what: "no\x1b[2J".into(), found: "\x07".into(), ..Refusal::default() };
+        let words = refused(&place.login, refusal).to_string();
+        assert!(words.starts_with("dtn1: no") && !words.contains(['\x1b', '\x07']), "{words}");
+    }
+}

@@ -1,0 +1,323 @@
+//! Copies over ssh, against a real sshd: `user@host:path` in the place of a URL.
+
+use crate::harness::{
+    Place, assert_same_files, assert_same_trees, is_root,
+    process::{Haul, Ran},
+    sshd::{self, HOST, Sshd, SshdSetup},
+    wait_until,
+};
+use haul_emulator::namespace::Namespace;
+use haul_testkit::skip::skip;
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    os::unix::ffi::OsStringExt,
+};
+
+/// The word for a path of the machine of the tests' sshd.
+fn there(path: impl AsRef<OsStr>) -> OsString {
+    let mut word = OsString::from(format!("{HOST}:"));
+    word.push(path);
+    word
+}
+
+fn names(ran: &Ran) -> Vec<&str> {
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let entries = ran.named("entry").into_iter();
+    let mut names: Vec<&str> = entries.map(|entry| entry["path"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn files_and_trees_go_there_and_back_and_are_listed() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    place.tree(&place.source("run7"), 2, 6);
+    let odd = OsString::from_vec(b"a b%20\xff*".to_vec());
+    place.file(&place.source(&odd), 300_000);
+    let run = |words: &[OsString]| sshd.run(&place, words);
+
+    // A path without a / in front is below the home directory there.
+    let ran = run(&words!["push", place.source(&odd), place.source("run7"), there("new/deep/")]);
+    ran.ok();
+    assert_same_files(&place.source(&odd), &sshd.home("new/deep").join(&odd));
+    assert_same_trees(&place.source("run7"), &sshd.home("new/deep/run7"));
+    let ran = run(&words!["push", place.source(&odd), there(place.root("other"))]);
+    let to = ran.ok()["to"].as_str().unwrap().to_owned();
+    assert_eq!(to, there(place.root("other")).to_str().unwrap(), "as the user calls it");
+    assert_same_files(&place.source(&odd), &place.root("other"));
+
+    run(&words!["pull", there("new/deep/run7"), place.target("")]).ok();
+    assert_same_trees(&place.source("run7"), &place.target("run7"));
+    let absolute = there(sshd.home("new/deep").join(&odd));
+    let ran = run(&words!["pull", absolute, there("~/new/deep/run7/d0/"), place.target("two/")]);
+    ran.ok();
+    assert_same_files(&place.source(&odd), &place.target("two").join(&odd));
+    assert!(place.target("two/f0").exists());
+    run(&words!["pull", there("new/deep/run7/d?/f1"), "null:"]).refused(&["two sources"]);
+    run(&words!["pull", there("new/deep/run7/d1/f*"), place.target("fit/")]).ok();
+    assert_eq!(fs::read_dir(place.target("fit")).unwrap().count(), 6);
+
+    assert_eq!(names(&run(&words!["ls", there("new/deep/run7")])), ["d0", "d1"]);
+    assert_eq!(names(&run(&words!["ls", there("")])), ["new"]);
+    run(&words!["ls", there("absent/x")]).refused(&["absent", "far: cannot look at"]);
+    run(&words!["pull", there("new/absent"), "."]).refused(&["absent"]);
+    run(&words!["push", "zero:4M", there("null:")]).ok();
+    assert!(!sshd.home("null:").exists());
+    wait_until("over there", || sshd.far_ends().is_empty());
+}
+
+/// A push with `--delete`, and a pull with `--move`, whose tokens may remove; no other may.
+#[test]
+fn extra_files_and_moved_sources_are_removed_where_that_was_asked_for() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    place.tree(&place.source("run7"), 1, 3);
+    fs::create_dir(sshd.home("run7")).unwrap();
+    fs::write(sshd.home("run7/extra"), b"x").unwrap();
+    let run7 = words!["push", place.source("run7/"), there("run7/")];
+    sshd.run(&place, &run7).ok();
+    assert!(sshd.home("run7/extra").exists());
+    sshd.run(&place, &[run7, words!["--delete"]].concat()).ok();
+    assert!(!sshd.home("run7/extra").exists());
+    sshd.run(&place, &words!["pull", there("run7/d0/f0"), place.target(""), "--move"]).ok();
+    assert!(place.target("f0").exists() && !sshd.home("run7/d0/f0").exists());
+}
+
+/// Words and environment of ssh, which other users of a machine can see, hold nothing of a copy.
+#[test]
+fn ssh_is_run_once_and_is_told_the_host_and_nothing_else() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    place.file(&place.source("secret-name"), 5_000_000);
+    let log = place.path("ssh.log");
+    let text = format!(
+        "{{ echo RUN; printf '%s\\n' \"$@\"; env; }} >> {}\nexec {} \"$@\"",
+        log.display(),
+        sshd.ssh_command()
+    );
+    fs::write(place.path("my-ssh"), text).unwrap();
+    let ssh = words!["--ssh", format!("sh {}", place.path("my-ssh").display())];
+    let push = words!["push", place.source("secret-name"), there("kept/secret-name")];
+    place.run(&[push, ssh.clone()].concat()).ok();
+    let pull = words!["pull", there("kept/secret-*"), place.target("")];
+    let mut command = place.command(&[pull, ssh, words!["--json"]].concat());
+    command.env("HAUL_TOKEN", "not-for-ssh");
+    Haul::start(command).finish().ok();
+    let log = fs::read_to_string(log).unwrap();
+    assert_eq!(log.lines().filter(|line| *line == "RUN").count(), 2, "{log}");
+    assert_eq!(log.lines().filter(|line| *line == "haul serve --over-ssh").count(), 2, "{log}");
+    for secret in ["secret", "not-for-ssh", "haul://", "kept"] {
+        assert!(!log.contains(secret), "{secret}: {log}");
+    }
+    // A token has 53 of these; no word of ssh's is so long.
+    let is_of_token = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let longest = log.split(|c: char| !is_of_token(c)).map(str::len).max();
+    assert!(longest < Some(53), "{log}");
+}
+
+#[test]
+fn what_a_login_script_prints_is_skipped() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let noise = "echo Welcome to far; head -c 60000 /dev/zero; echo to-stderr >&2\n";
+    fs::write(sshd.home(".bashrc"), noise).unwrap();
+    let printed = sshd.ssh(&["true"]).stdout.len();
+    if printed < 60_000 {
+        return skip("a login shell that reads .bashrc, as bash of Debian", "another");
+    }
+    place.file(&place.source("a"), 100_000);
+    sshd.run(&place, &words!["push", place.source("a"), there("a")]).ok();
+    assert_same_files(&place.source("a"), &sshd.home("a"));
+    fs::write(sshd.home(".bashrc"), "echo account closed; exit 0\n").unwrap();
+    let refused = sshd.run(&place, &words!["push", place.source("a"), there("a")]);
+    refused.refused(&["did not answer", "account closed", "exit status 0"]);
+    fs::write(sshd.home(".bashrc"), "yes\n").unwrap();
+    sshd.run(&place, &words!["ls", there("a")]).refused(&["64 KiB", "printed"]);
+}
+
+#[test]
+fn a_machine_without_haul_is_told_with_what_to_do() {
+    let place = Place::new();
+    let Some(sshd) = SshdSetup::new().without_haul().start(&place) else { return };
+    fs::write(sshd.home("a"), b"a").unwrap();
+    let pull = words!["pull", there("a"), place.target("")];
+    let ran = sshd.run(&place, &pull);
+    ran.refused(&["far has no haul", "not found", "exit status 127", "--remote-haul"]);
+    let with =
+        |haul: &str| sshd.run(&place, &[pull.clone(), words!["--remote-haul", haul]].concat());
+    with("/etc/passwd").refused(&["cannot be run", "exit status 126"]);
+    with("echo").refused(&["did not answer", "serve --over-ssh"]);
+    with(env!("CARGO_BIN_EXE_haul")).ok();
+    let ran = place.run(&[pull, words!["--ssh", "no-such-ssh"]].concat());
+    ran.refused(&["cannot run no-such-ssh", "openssh-client"]);
+}
+
+#[test]
+fn a_key_that_is_refused_and_a_host_that_is_unknown_are_told() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let ls = words!["ls", there("")];
+    fs::write(place.path("authorized_keys"), "").unwrap();
+    sshd.run(&place, &ls).refused(&["ssh to far failed", "permission denied", "ssh -v far"]);
+    fs::write(place.path("known_hosts"), "").unwrap();
+    sshd.run(&place, &ls).refused(&["host key verification failed", "`ssh far` at a terminal"]);
+    sshd.configure_ssh("Host gone\nHostName no-such-host.invalid");
+    let ran = sshd.run(&place, &words!["ls", "gone:"]);
+    ran.refused(&["ssh to gone failed", "could not resolve", "./NAME"]);
+    drop(sshd);
+}
+
+/// `command="haul serve --over-ssh DIR"` of authorized_keys(5): a key for one directory.
+#[test]
+fn a_key_may_be_for_one_directory_and_for_reading_alone() {
+    let place = Place::new();
+    let haul = env!("CARGO_BIN_EXE_haul");
+    let root = place.path("root").display().to_string();
+    let forced = format!("command=\"{haul} serve --over-ssh {root} --read-only\",restrict");
+    let Some(sshd) = SshdSetup::new().key_options(&forced).start(&place) else { return };
+    place.file(&place.root("run7/a"), 1000);
+    fs::write(sshd.home("b"), b"b").unwrap();
+    let run = |words: &[OsString]| sshd.run(&place, words);
+    for path in ["run7/a", "/run7/a", "~/run7/a"] {
+        run(&words!["pull", there(path), place.target("")]).ok();
+        assert_same_files(&place.root("run7/a"), &place.target("a"));
+        fs::remove_file(place.target("a")).unwrap();
+    }
+    assert_eq!(names(&run(&words!["ls", there("/")])), ["run7"]);
+    run(&words!["pull", there(sshd.home("b")), place.target("")]).refused(&["b"]);
+    let outside = run(&words!["pull", there("../home/b"), place.target("")]);
+    outside.refused(&["name is refused"]);
+    run(&words!["push", place.root("run7/a"), there("new")]).refused(&["read-only"]);
+    assert!(!place.root("new").exists() && !place.target("b").exists());
+}
+
+#[test]
+fn a_subsystem_of_sshd_needs_no_path_to_haul() {
+    let place = Place::new();
+    let Some(sshd) = SshdSetup::new().without_haul().start(&place) else { return };
+    place.file(&place.source("a"), 100_000);
+    let push = words!["push", place.source("a"), there("a"), "--remote-haul"];
+    sshd.run(&place, &[push.clone(), words!["subsystem:haul"]].concat()).ok();
+    assert_same_files(&place.source("a"), &sshd.home("a"));
+    let ran = sshd.run(&place, &[push, words!["subsystem:other"]].concat());
+    ran.refused(&["subsystem request failed", "sshd_config"]);
+}
+
+/// ControlMaster of ssh_config(5): several copies, one login.
+#[test]
+fn copies_share_a_connection_of_ssh_that_stands() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let socket = place.path("control");
+    sshd.configure_ssh(&format!(
+        "ControlPath {}\nControlMaster auto\nControlPersist 60",
+        socket.display()
+    ));
+    place.file(&place.source("a"), 100_000);
+    sshd.run(&place, &words!["push", place.source("a"), there("a")]).ok();
+    assert!(socket.exists(), "the first copy has left it");
+    // Nobody can log in any more.
+    fs::write(place.path("authorized_keys"), "").unwrap();
+    sshd.run(&place, &words!["pull", there("a"), place.target("")]).ok();
+    assert_same_files(&place.source("a"), &place.target("a"));
+    let ended = std::process::Command::new("ssh")
+        .args(["-F"])
+        .arg(place.path("ssh_config"))
+        .args(["-O", "exit", HOST])
+        .output()
+        .unwrap();
+    assert!(ended.status.success(), "{ended:?}");
+}
+
+/// A push that takes some seconds, once bytes have moved.
+fn slow_push(place: &Place, sshd: &Sshd, options: &[OsString]) -> Haul {
+    place.file(&place.source("large"), 24 << 20);
+    let words = words!["push", place.source("large"), there("large"), "--bwlimit", "6M"];
+    let words = [sshd.words(&words), words!["--span-size", "1M"], options.to_vec()].concat();
+    let push = place.start(&words);
+    push.wait_for_bytes("bytes_durable", 1 << 20);
+    push
+}
+
+/// Id of the ssh that a process of haul has started.
+fn ssh_of(haul: &Haul) -> Pid {
+    let parent = format!("PPid:\t{}", haul.id());
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_child = |id: &i32| {
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+        status.lines().any(|line| line == parent)
+    };
+    let children: Vec<i32> = ids.filter(is_child).collect();
+    assert_eq!(children.len(), 1, "one ssh");
+    Pid::from_raw(children[0]).unwrap()
+}
+
+#[test]
+fn a_copy_goes_on_when_ssh_is_gone_and_its_server_ends_with_it() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let push = slow_push(&place, &sshd, &[]);
+    kill_process(ssh_of(&push), Signal::KILL).unwrap();
+    let ran = push.finish();
+    ran.ok();
+    assert_same_files(&place.source("large"), &sshd.home("large"));
+    let told = ran.named("fallback");
+    let is_told = |event: &&&serde_json::Value| event["from_to"] == "with ssh -> without it";
+    assert_eq!(told.iter().filter(is_told).count(), 1, "{ran:?}");
+    wait_until("over there", || sshd.far_ends().is_empty());
+}
+
+/// A client that lost both connections has the grace to come back, and no more.
+#[test]
+fn a_server_whose_client_is_gone_ends_after_its_grace_and_leaves_the_rest_for_a_resume() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let mut push = slow_push(&place, &sshd, &words!["--retry-for", "1s"]);
+    push.kill();
+    assert_eq!(sshd.far_ends().len(), 1, "it waits for a client that comes back");
+    assert!(!sshd.home("large").exists(), "nothing half has a name");
+    wait_until("over there", || sshd.far_ends().is_empty());
+    let ran = sshd.run(&place, &words!["push", place.source("large"), there("large")]);
+    ran.ok();
+    assert!(ran.gone_on_from() >= 1 << 20, "{ran:?}");
+    assert_same_files(&place.source("large"), &sshd.home("large"));
+}
+
+#[test]
+fn an_interrupted_copy_leaves_no_server_behind() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let push = slow_push(&place, &sshd, &words!["--retry-for", "1h"]);
+    push.signal(Signal::INT);
+    let ran = push.finish();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    wait_until("over there", || sshd.far_ends().is_empty());
+}
+
+/// A machine that ssh reaches by way of another, and that nothing else reaches.
+#[test]
+fn a_port_that_cannot_be_reached_is_told_with_the_addresses_that_were_tried() {
+    let place = Place::new();
+    let (Some(program), true) = (sshd::program(), is_root()) else {
+        return skip("root, and sshd (openssh-server)", "less");
+    };
+    let namespace = match Namespace::make("ssh", "far") {
+        Ok(namespace) => namespace,
+        Err(why) => return skip("root and ip(8)", why),
+    };
+    // A block that nobody has (RFC 5737).
+    namespace.ip(&["address", "add", "203.0.113.7/32", "dev", "lo"]).unwrap();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let enter: Vec<String> =
+        namespace.words().iter().map(|word| word.to_str().unwrap().to_owned()).collect();
+    let config = place.path("sshd_config").display().to_string();
+    let inetd = format!("{} {} -i -f {config}", enter.join(" "), program.display());
+    sshd.configure_ssh(&format!("ProxyCommand {inetd}"));
+    let ran = sshd.run(&place, &words!["ls", there("")]);
+    ran.refused(&["ssh reaches far", "203.0.113.7", "--listen :PORT"]);
+    wait_until("over there", || sshd.far_ends().is_empty());
+}
