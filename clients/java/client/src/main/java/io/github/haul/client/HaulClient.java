@@ -118,7 +118,8 @@ public final class HaulClient implements AutoCloseable {
      * Fetches what the client's URL names, and waits until all of it is durable here.
      *
      * @param target a directory, or where nothing of that name is there the new name of a single
-     *     file. A source whose path ends with {@code /} is the content of that directory
+     *     file, whose own directory has to be there. A source whose path ends with {@code /} is the
+     *     content of that directory
      * @return what the transfer did
      * @throws HaulException if it did not come to its end, or a file failed
      * @throws InterruptedException if the calling thread was interrupted: the transfer ends then

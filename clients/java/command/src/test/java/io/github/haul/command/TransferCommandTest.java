@@ -244,6 +244,32 @@ final class TransferCommandTest {
         }
     }
 
+    @Test
+    void aMissingDirectoryOfATargetIsRefusedAsByTheProgram() throws Exception {
+        file("../root/a", 10);
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            CommandProcess pull = CommandProcess.run(here, "pull", server.url("a"), "none/b");
+            assertEquals(2, pull.status(), pull.output());
+            assertTrue(pull.errors().contains("none/b: cannot be put into its directory"));
+            assertEquals(2, program("pull", server.url("a"), "none/b").status());
+            assertFalse(Files.exists(here.resolve("none")));
+        }
+    }
+
+    @Test
+    void aPatternIsTakenAsAName() throws Exception {
+        file("../root/a1", 10);
+        file("../root/a*", 20);
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            CommandProcess pull = CommandProcess.run(here, "pull", server.url("a*"));
+            assertEquals(0, pull.status(), pull.errors());
+            assertTrue(Files.exists(here.resolve("a*")));
+            assertFalse(Files.exists(here.resolve("a1")));
+            CommandProcess none = CommandProcess.run(here, "pull", server.url("?1"));
+            assertEquals(2, none.status(), none.output());
+        }
+    }
+
     /** The names of an object's fields. */
     private static Set<String> fields(JsonNode object) {
         Set<String> names = new HashSet<>();

@@ -85,13 +85,13 @@ public final class Target implements ReceivePlace {
     }
 
     /**
-     * Receives one source under a new name, in a directory that is made where it is missing. A
-     * directory as the source keeps its name, below the new one.
+     * Receives one source under a new name, in a directory that is there: one that is missing is a
+     * slip in the name. A directory as the source keeps its name, below the new one.
      *
      * @param path the new name
      * @param options rules
      * @return the target
-     * @throws TargetFault if its directory cannot be made or opened, or the name is refused
+     * @throws TargetFault if its directory is missing or cannot be opened, or the name is refused
      */
     public static Target named(Path path, TargetOptions options) throws TargetFault {
         Path whole = path.toAbsolutePath().normalize();
@@ -102,6 +102,16 @@ public final class Target implements ReceivePlace {
         }
         ByteString name = NativeName.bytes(last);
         TargetRoot.check(name);
+        if (!options.isDryRun() && !Files.isDirectory(above)) {
+            boolean isThere = Files.exists(above);
+            throw TargetFault.of(
+                    FaultCode.NOT_FOUND,
+                    NativeName.bytes(whole),
+                    "cannot be put into its directory",
+                    "a directory that is there",
+                    isThere ? "something that is no directory" : "no such file or directory",
+                    "make that directory first, or check the name");
+        }
         return open(above, name, options);
     }
 

@@ -287,7 +287,7 @@ final class TargetTest {
 
     @Test
     void aNewNameIsThatOfAFileAndADirectoryForASourceThatIsOne() throws IOException {
-        Path named = place.resolve("deep/new");
+        Path named = place.resolve("new");
         try (Target target = Target.named(named, Offers.options())) {
             Offers.finish(target, need(target, offer), bytes);
         }
@@ -309,6 +309,19 @@ final class TargetTest {
             assertEquals("d/x.1", need.storedAs().toStringUtf8());
             need.entry().abandon(false);
         }
+    }
+
+    @Test
+    void aNewNameInADirectoryThatIsMissingIsRefused() throws IOException {
+        Files.write(place.resolve("file"), new byte[1]);
+        for (String name : List.of("missing/deep/new", "file/new")) {
+            TargetFault fault =
+                    assertThrows(
+                            TargetFault.class,
+                            () -> Target.named(place.resolve(name), Offers.options()));
+            assertEquals(FaultCode.NOT_FOUND, fault.fault().getCode());
+        }
+        assertEquals(List.of("file"), names(place));
     }
 
     @Test
