@@ -17,6 +17,7 @@ import java.util.List;
  * @param bytes bytes of the files that are done
  * @param bytesSkipped bytes of the files that were skipped
  * @param bytesResumed bytes that an earlier run had left at the target
+ * @param bytesOfHoles bytes of the files that are done which no run sends: long runs of zeros
  * @param bytesPlanned of a dry run: bytes that would be sent
  * @param spansResent pieces that arrived damaged and went out again
  * @param connections sessions that it took: more than one where the connection was lost
@@ -39,6 +40,7 @@ public record TransferResult(
         long bytes,
         long bytesSkipped,
         long bytesResumed,
+        long bytesOfHoles,
         long bytesPlanned,
         long spansResent,
         int connections,

@@ -7,11 +7,13 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
+import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -91,10 +93,68 @@ final class FaultsTest {
             try (HaulServer server = HaulServer.start(folder, root);
                     FaultyPath path = new FaultyPath(server.url())) {
                 path.flipAfter = SIZE / 2;
-                move(isPush, server, path, with(protection));
+                TransferResult result = move(isPush, server, path, with(protection));
                 assertEquals(1, path.damaged());
+                assertEquals(1, result.spansResent());
                 Files.delete((isPush ? root : local).resolve("copy"));
             }
+        }
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void progressTellsWhatIsDurableAndWhatWentOverTheWire(boolean isPush) throws Exception {
+        List<TransferProgress> told = new CopyOnWriteArrayList<>();
+        try (HaulServer server = HaulServer.start(folder, root);
+                FaultyPath path = new FaultyPath(server.url())) {
+            // Until a part of it was told to be durable.
+            path.slowMs = 20;
+            TransferListener listener =
+                    new TransferListener() {
+                        @Override
+                        public void onProgress(TransferProgress progress) {
+                            told.add(progress);
+                            path.slowMs = progress.bytesDurable() > 0 ? 0 : path.slowMs;
+                        }
+                    };
+            TransferOptions options =
+                    TransferOptions.builder()
+                            .streams(2)
+                            .spanBytes(1 << 20)
+                            .listener(listener)
+                            .build();
+            move(isPush, server, path, options);
+        }
+        assertTrue(
+                told.stream().anyMatch(one -> one.streams() == 2 && one.bytesOnWire() > 0),
+                told.toString());
+        assertTrue(
+                told.stream().anyMatch(one -> one.bytesDurable() > 0 && one.bytesDurable() < SIZE),
+                told.toString());
+        TransferProgress last = told.get(told.size() - 1);
+        assertEquals(SIZE, last.bytesDurable());
+        assertEquals(SIZE, last.bytesVerified());
+        assertEquals(0, last.bytesThereBefore());
+        long frames = last.bytesOnWire() - SIZE;
+        assertTrue(frames > 0 && frames < SIZE / 100, last.toString());
+    }
+
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void holesAreNeitherMovedNorResumed(boolean isPush) throws Exception {
+        Path source = Trees.file((isPush ? local : root).resolve("file"), 1 << 20, 3);
+        try (RandomAccessFile file = new RandomAccessFile(source.toFile(), "rw")) {
+            file.setLength(32 << 20);
+        }
+        Path copy = (isPush ? root : local).resolve("copy");
+        try (HaulServer server = HaulServer.start(folder, root);
+                HaulClient client = HaulClient.connect(server.url(isPush ? "copy" : "file"))) {
+            TransferResult result =
+                    isPush ? client.push(List.of(source), SAFE) : client.pull(copy, SAFE);
+            assertEquals(Trees.hash(source), Trees.hash(copy));
+            assertEquals(32 << 20, result.bytes());
+            assertEquals(31 << 20, result.bytesOfHoles());
+            assertEquals(0, result.bytesResumed());
         }
     }
 

@@ -35,9 +35,11 @@ final class Interval {
         if (length < 1) {
             return null;
         }
-        long bytes = Math.max(0, progress.bytesVerified() - lastBytes);
+        long moved = progress.bytesVerified() - progress.bytesThereBefore();
+        // A session that begins anew counts from 0.
+        long bytes = moved < lastBytes ? moved : moved - lastBytes;
         lastNs = nowNs;
-        lastBytes = progress.bytesVerified();
+        lastBytes = moved;
         return new Ended((nowNs - begunNs) / NS_PER_S, length, bytes);
     }
 }

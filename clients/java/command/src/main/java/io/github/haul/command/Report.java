@@ -29,7 +29,7 @@ record Report(String from, String to, boolean isDryRun, TransferResult result) {
 
     /** Bytes that this run brought. */
     long movedBytes() {
-        return Math.max(0, bytes() - resumedBytes());
+        return Math.max(0, bytes() - resumedBytes() - result.bytesOfHoles());
     }
 
     double gbitPerS() {

@@ -31,14 +31,7 @@ final class JsonEventsTest {
     private static final Map<String, Set<String>> UNKNOWN =
             Map.of(
                     "progress",
-                    Set.of(
-                            "bytes_durable",
-                            "bytes_on_wire",
-                            "retransmits",
-                            "streams",
-                            "current",
-                            "limiting",
-                            "stages"),
+                    Set.of("retransmits", "current", "limiting", "stages"),
                     "report",
                     Set.of(
                             "streams",
@@ -183,6 +176,41 @@ final class JsonEventsTest {
             compare(
                     CommandProcess.run(here, "pull", "--json", server.url("tree"), "java/"),
                     theirs("pull", "--json", server.url("tree"), "rust/"));
+        }
+    }
+
+    @Test
+    void aFileWithHolesIsCountedAsByTheProgram() throws Exception {
+        try (HaulServer server = begin()) {
+            for (Path place : List.of(here, root)) {
+                Path file = Files.write(place.resolve("sparse"), new byte[] {1, 2, 3});
+                try (FileChannel open = FileChannel.open(file, StandardOpenOption.WRITE)) {
+                    open.write(ByteBuffer.wrap(new byte[] {4}), (64 << 20) - 1);
+                }
+            }
+            for (boolean isPush : List.of(true, false)) {
+                List<Map<String, JsonNode>> counted = new ArrayList<>();
+                for (String name : List.of("java", "rust")) {
+                    String[] words =
+                            isPush
+                                    ? new String[] {"push", "sparse", server.url(name)}
+                                    : new String[] {"pull", server.url("sparse"), name};
+                    List<String> all = new ArrayList<>(List.of(words));
+                    all.addAll(List.of("--json", "--span-size=1M"));
+                    words = all.toArray(String[]::new);
+                    JsonNode report =
+                            (name.equals("java") ? CommandProcess.run(here, words) : theirs(words))
+                                    .event("report");
+                    Map<String, JsonNode> bytes = new TreeMap<>();
+                    for (String field :
+                            List.of("bytes", "resumed_bytes", "moved_bytes", "skipped_bytes")) {
+                        bytes.put(field, report.path(field));
+                    }
+                    counted.add(bytes);
+                }
+                assertEquals(counted.get(1), counted.get(0));
+                assertEquals(2 << 20, counted.get(0).get("moved_bytes").asLong());
+            }
         }
     }
 

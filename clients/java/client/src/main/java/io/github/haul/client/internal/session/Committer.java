@@ -6,6 +6,7 @@ import io.github.haul.client.internal.target.ReceivedFile;
 import io.github.haul.client.internal.target.TargetEntry;
 import io.github.haul.client.internal.target.TargetFault;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -72,7 +73,7 @@ final class Committer {
         return outcomes.poll();
     }
 
-    /** Bytes that are durable by now, of files under way. */
+    /** Bytes that are durable by now and were not when the session began. */
     long durableBytes() {
         return durableBytes.get();
     }
@@ -119,11 +120,17 @@ final class Committer {
         complete.drainTo(batch, BATCH_MAX - 1);
         Map<TargetEntry, Integer> numbers = new LinkedHashMap<>();
         batch.forEach(one -> numbers.put(one.entry, one.file));
+        Map<TargetEntry, Long> undurable = new HashMap<>();
+        for (TargetEntry entry : numbers.keySet()) {
+            undurable.put(entry, entry instanceof ReceivedFile f ? f.undurableBytes() : 0L);
+        }
         Map<TargetEntry, Optional<Fault>> faults = target.commit(List.copyOf(numbers.keySet()));
         faults.forEach(
                 (entry, fault) -> {
                     Integer file = numbers.get(entry);
                     if (file != null) {
+                        long bytes = fault.isPresent() ? 0 : undurable.getOrDefault(entry, 0L);
+                        durableBytes.addAndGet(bytes);
                         outcomes.add(new Outcome(file, entry, fault.orElse(null)));
                     }
                 });

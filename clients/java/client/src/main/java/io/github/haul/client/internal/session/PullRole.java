@@ -9,6 +9,7 @@ import io.github.haul.client.internal.machine.OfferAnswer;
 import io.github.haul.client.internal.machine.Receiver;
 import io.github.haul.client.internal.machine.ReceiverEvent;
 import io.github.haul.client.internal.machine.SpanSet;
+import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Fault;
 import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileKind;
@@ -21,6 +22,7 @@ import io.github.haul.client.internal.proto.SideReport;
 import io.github.haul.client.internal.target.PartialFile;
 import io.github.haul.client.internal.target.Prepared;
 import io.github.haul.client.internal.target.ReceivePlace;
+import io.github.haul.client.internal.target.ReceivedFile;
 import io.github.haul.client.internal.target.Recheck;
 import io.github.haul.client.internal.target.TargetEntry;
 import io.github.haul.client.internal.wire.ProtocolViolation;
@@ -54,6 +56,10 @@ final class PullRole extends InboundRole {
     private final Queue<FileOffer> waiting = new ArrayDeque<>();
     private int largeFiles;
     private boolean isStopped;
+
+    /** Spans that arrived damaged in this session. */
+    private long badSpans;
+
     private long progressAtNs;
 
     /** A file that is not settled. */
@@ -86,6 +92,16 @@ final class PullRole extends InboundRole {
     }
 
     @Override
+    public @Nullable Control pollMessage() {
+        Control message = super.pollMessage();
+        if (message != null && message.hasSpanBad()) {
+            badSpans++;
+            tally.resentSpans++;
+        }
+        return message;
+    }
+
+    @Override
     SharedMachine<Receiver> shared() {
         return shared;
     }
@@ -105,10 +121,13 @@ final class PullRole extends InboundRole {
 
     @Override
     void tell(long nowNs) {
+        tally.verifiedBytes = streams.verifiedBytes();
+        tally.durable(tally.thereBefore() + committer.durableBytes());
+        tally.wireBytes = streams.receivedBytes();
+        tally.streams = streams.open().size();
         if (!isFinishing()) {
             tellProgress(nowNs);
         }
-        tally.verifiedBytes = streams.verifiedBytes();
         headway.verified(tally.headway() + committer.durableBytes());
     }
 
@@ -229,7 +248,8 @@ final class PullRole extends InboundRole {
         open.put(file, new Open(offer, need.storedAs(), isLarge));
         largeFiles += isLarge ? 1 : 0;
         shared.put(file, need.entry());
-        tally.resumed(need.resumedBytes());
+        long holes = bytesOf(need) - need.resumedBytes();
+        tally.takenUp(file, need.resumedBytes(), holes);
         if (need.resumedBytes() > 0) {
             listener.onNotice(
                     new TransferNotice.Resumed(need.resumedBytes(), whyResumed(need.recheck())));
@@ -249,6 +269,11 @@ final class PullRole extends InboundRole {
             streams.openAll();
         }
         return answer;
+    }
+
+    /** Bytes of the spans that need not come. */
+    private static long bytesOf(Prepared.Need need) {
+        return need.entry() instanceof ReceivedFile file ? need.durable().bytes(file.grid()) : 0;
     }
 
     private static String whyResumed(@Nullable Recheck recheck) {
@@ -277,6 +302,7 @@ final class PullRole extends InboundRole {
 
     /** Lets go of a file that is settled, and says how it came out. */
     private void settled(int file, @Nullable Fault fault) {
+        tally.ended(file, fault != null);
         Open settled = open.remove(file);
         if (settled != null) {
             largeFiles -= settled.isLarge ? 1 : 0;
@@ -309,7 +335,7 @@ final class PullRole extends InboundRole {
     /** Takes what was read back of an earlier run; what is lost of it comes again. */
     private void wasReadBack(int file, SpanSet lost) {
         if (shared.entry(file) instanceof PartialFile partial) {
-            tally.resumed(-lost.bytes(partial.grid()));
+            tally.lost(file, lost.bytes(partial.grid()));
         }
         shared.run(machine -> machine.readBack(file, lost));
         if (!lost.isEmpty()) {
@@ -340,7 +366,7 @@ final class PullRole extends InboundRole {
         progressAtNs = nowNs;
         Progress progress =
                 streams.progress()
-                        .setDurableBytes(committer.durableBytes() + tally.doneBytes)
+                        .setDurableBytes(tally.thereBefore() + committer.durableBytes())
                         .build();
         shared.run(machine -> machine.progress(progress));
         listener.onProgress(tally.progress());
@@ -350,7 +376,7 @@ final class PullRole extends InboundRole {
     SideReport lastWord() {
         target.finishDirectories()
                 .forEach(fault -> listener.onNotice(new TransferNotice.Failure(Words.of(fault))));
-        return SideReport.newBuilder().setEngine("direct buffers").build();
+        return SideReport.newBuilder().setEngine("direct buffers").setBadSpans(badSpans).build();
     }
 
     @Override

@@ -47,7 +47,6 @@ final class PushRole implements Role {
     private final Patience patience;
     private final Queue<SourceEntry> toOffer = new ArrayDeque<>();
     private final Map<Integer, ByteString> storedAs = new HashMap<>();
-    private final Map<Integer, Long> resumed = new HashMap<>();
 
     /** Links that may yet be offered as files: the offers have no end before. */
     private int mayReturn;
@@ -111,6 +110,10 @@ final class PushRole implements Role {
         shared.notifyStreams();
         finish();
         tally.verifiedBytes = shared.with(Sender::verifiedBytes);
+        // The receiver tells how much is durable now and then, and of each file once it is.
+        tally.durable(tally.inPlaceBytes());
+        tally.wireBytes = streams.sentBytes();
+        tally.streams = streams.open().size();
         headway.verified(tally.headway());
         if (nowNs - progressAtNs >= PROGRESS_EVERY_NS) {
             progressAtNs = nowNs;
@@ -220,7 +223,7 @@ final class PushRole implements Role {
         } else if (event instanceof SenderEvent.Resumed found) {
             resumed(found);
         } else if (event instanceof SenderEvent.Lost lost) {
-            tally.resumed(-lost.bytes());
+            tally.lost(lost.file(), lost.bytes());
             checks.lost(lost.file());
         } else if (event instanceof SenderEvent.StoredAs stored) {
             storedAs.put(stored.file(), stored.name());
@@ -230,6 +233,7 @@ final class PushRole implements Role {
             streams.closed(over.stream());
         } else if (event instanceof SenderEvent.Progressed progressed) {
             streams.heard(progressed.progress());
+            tally.durable(progressed.progress().getDurableBytes());
         } else if (event instanceof SenderEvent.Noticed noticed) {
             noticed(noticed.notice());
         } else if (event instanceof SenderEvent.Finished finished) {
@@ -240,9 +244,10 @@ final class PushRole implements Role {
     }
 
     private void resumed(SenderEvent.Resumed found) {
-        tally.resumed(found.bytes());
-        resumed.put(found.file(), found.bytes());
         long bytes = checks.keepEarlier(found);
+        if (shared.source(found.file()) != null) {
+            tally.takenUp(found.file(), bytes, found.bytes() - bytes);
+        }
         if (bytes > 0) {
             listener.onNotice(new TransferNotice.Resumed(bytes, "these are at the target already"));
         }
@@ -260,7 +265,7 @@ final class PushRole implements Role {
         int file = settled.file();
         SourceEntry source = shared.remove(file);
         checks.forget(file);
-        resumed.remove(file);
+        tally.ended(file, settled.outcome() instanceof FileOutcome.Failed);
         if (source == null) {
             return;
         }

@@ -186,7 +186,6 @@ final class SendStream extends DataStream {
         Frames.Trailer trailer = new Frames.Trailer(status, digest.end(status));
         shared.keepSent(header, trailer);
         writer.add(header, trailer);
-        movedBytes += length;
     }
 
     /**
@@ -257,7 +256,6 @@ final class SendStream extends DataStream {
     private void sendPiece(SocketChannel socket, FileChannel content, long at, boolean isZeroCopy)
             throws IOException {
         if (!isZeroCopy) {
-            movedBytes += piece.remaining();
             writeFully(socket, edgesAnd(piece));
             return;
         }
@@ -318,7 +316,7 @@ final class SendStream extends DataStream {
     private void writeFully(SocketChannel socket, ByteBuffer[] buffers) throws IOException {
         ByteBuffer last = buffers[buffers.length - 1];
         while (last.hasRemaining()) {
-            socket.write(buffers);
+            movedBytes += socket.write(buffers);
         }
         edges.clear();
     }

@@ -12,6 +12,8 @@ import org.jspecify.annotations.Nullable;
 final class SendStreams extends DataStreams<SendStream> {
     private final SendShared shared;
 
+    private long endedBytes;
+
     /** Streams that were given up and have not ended yet. */
     private final Set<Integer> stalled = new HashSet<>();
 
@@ -32,6 +34,7 @@ final class SendStreams extends DataStreams<SendStream> {
 
     @Override
     Sequel ended(int number, @Nullable SendStream stream, String why, boolean isFinishing) {
+        endedBytes += stream == null ? 0 : stream.movedBytes();
         boolean wasStalled = stalled.remove(number);
         boolean awaited =
                 shared.with(
@@ -53,6 +56,11 @@ final class SendStreams extends DataStreams<SendStream> {
             stream.close();
             shared.notifyStreams();
         }
+    }
+
+    /** Bytes that went out on all streams. */
+    long sentBytes() {
+        return endedBytes + open().stream().mapToLong(SendStream::movedBytes).sum();
     }
 
     /** Takes the receiver's word of what came on each stream. */

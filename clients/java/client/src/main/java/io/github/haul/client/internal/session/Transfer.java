@@ -326,6 +326,7 @@ public final class Transfer {
                         tally.doneBytes,
                         tally.skippedBytes,
                         tally.resumedBytes,
+                        tally.holeBytes,
                         tally.plannedBytes,
                         tally.resentSpans,
                         connections,

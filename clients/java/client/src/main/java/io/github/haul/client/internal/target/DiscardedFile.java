@@ -4,11 +4,13 @@ import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.machine.SpanGrid;
 import io.github.haul.client.internal.proto.FileOffer;
 import java.nio.ByteBuffer;
+import java.util.concurrent.atomic.AtomicLong;
 
 /** What is received and thrown away: its bytes are verified, and nothing is written. */
 final class DiscardedFile implements ReceivedFile {
     private final FileOffer offer;
     private final SpanGrid grid;
+    private final AtomicLong verifiedBytes = new AtomicLong();
 
     DiscardedFile(FileOffer offer, SpanGrid grid) {
         this.offer = offer;
@@ -41,11 +43,19 @@ final class DiscardedFile implements ReceivedFile {
     }
 
     @Override
-    public void verified(int span, byte[] digest) {}
+    public void verified(int span, byte[] digest) {
+        verifiedBytes.addAndGet(grid.lenBytes(span));
+    }
 
+    /** Counts what is verified: there is nothing more to be done for it. */
     @Override
     public long sync() {
-        return 0;
+        return verifiedBytes.getAndSet(0);
+    }
+
+    @Override
+    public long undurableBytes() {
+        return verifiedBytes.get();
     }
 
     @Override

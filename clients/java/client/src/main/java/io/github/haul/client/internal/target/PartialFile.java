@@ -483,6 +483,13 @@ public final class PartialFile implements ReceivedFile {
         }
     }
 
+    @Override
+    public long undurableBytes() {
+        synchronized (pending) {
+            return pending.bytes(grid);
+        }
+    }
+
     /** Fails for a temporary that is not believed any more, or that was taken away. */
     private void check(OpenDirectory directory) throws IOException {
         if (isPoisoned) {

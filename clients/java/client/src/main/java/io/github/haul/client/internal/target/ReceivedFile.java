@@ -36,4 +36,7 @@ public sealed interface ReceivedFile extends TargetEntry permits PartialFile, Di
      *     is known
      */
     long sync() throws TargetFault;
+
+    /** Returns the bytes that are verified, and that no {@link #sync} has made durable yet. */
+    long undurableBytes();
 }
