@@ -6,8 +6,10 @@
 //! and 5.1 for TLS 1.3.
 
 use std::{
-    io,
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
     os::fd::{AsFd, AsRawFd, BorrowedFd},
+    time::Duration,
 };
 
 use crate::counted;
@@ -170,6 +172,65 @@ pub fn next_record(socket: impl AsFd, cipher: Cipher) -> io::Result<u64> {
     if result == 0 { Ok(number) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Longest wait for what a connection of this host with itself carries.
+const CHECK_PATIENCE: Duration = Duration::from_secs(2);
+/// Bytes that are sent to see whether they are encrypted.
+const CHECK_BYTES: [u8; 32] = [0x5a; 32];
+/// Bytes of a record of TLS 1.3 beside its data: header, kind and tag (RFC 8446, 5.2).
+const OVERHEAD_BYTES_13: usize = 5 + 1 + 16;
+/// Bytes of a record of TLS 1.2 beside its data: header, an explicit nonce of AES-GCM, and tag.
+const OVERHEAD_BYTES_12: usize = 5 + 8 + 16;
+
+fn pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind(("127.0.0.1", 0))?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, _) = listener.accept()?;
+    far.set_read_timeout(Some(CHECK_PATIENCE))?;
+    Ok((near, far))
+}
+
+/// Checks on connections of this host with itself that the kernel encrypts what is sent, and
+/// decrypts it again. A sandbox may take the keys and do nothing with them.
+///
+/// # Errors
+/// What the kernel says to the keys; `Unsupported` where it takes them and does not encrypt.
+pub fn check(version: Version, cipher: Cipher) -> io::Result<()> {
+    let bytes = [7; 32];
+    let iv = [3; IV_BYTES];
+    let key = Key { version, cipher, key: &bytes[..cipher.key_bytes()], iv: &iv, sequence: 0 };
+    let (mut near, mut far) = pair()?;
+    attach(&near)?;
+    set_key(&near, Direction::Send, &key)?;
+    next_record(&near, cipher)?;
+    near.write_all(&CHECK_BYTES)?;
+    drop(near);
+    let mut on_the_wire = Vec::new();
+    far.read_to_end(&mut on_the_wire)?;
+    let is_12 = version == Version::Tls12 && cipher != Cipher::ChaCha20Poly1305;
+    let overhead = match version {
+        Version::Tls12 if is_12 => OVERHEAD_BYTES_12,
+        Version::Tls12 => OVERHEAD_BYTES_13 - 1,
+        Version::Tls13 => OVERHEAD_BYTES_13,
+    };
+    let is_record = on_the_wire.len() >= CHECK_BYTES.len() + overhead
+        && on_the_wire.starts_with(&[APPLICATION_DATA, 3, 3]);
+    if !is_record || on_the_wire.windows(8).any(|part| part == &CHECK_BYTES[..8]) {
+        let why = "the kernel takes the keys of TLS and does not encrypt";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    let (mut near, mut far) = pair()?;
+    attach(&far)?;
+    set_key(&far, Direction::Receive, &key)?;
+    near.write_all(&on_the_wire)?;
+    let mut decrypted = [0; CHECK_BYTES.len()];
+    far.read_exact(&mut decrypted)?;
+    if decrypted != CHECK_BYTES {
+        let why = "the kernel takes the keys of TLS and does not decrypt";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    }
+    Ok(())
+}
+
 /// Bytes that TCP has and the peer has not acknowledged (tcp(7), SIOCOUTQ).
 ///
 /// # Errors
@@ -251,15 +312,9 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{
-        io::{Read, Write},
-        net::{TcpListener, TcpStream},
-    };
 
     fn pair() -> (TcpStream, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        (near, listener.accept().unwrap().0)
+        super::pair().unwrap()
     }
 
     fn key<'a>(version: Version, cipher: Cipher, bytes: &'a [u8; 32]) -> Key<'a> {
@@ -315,6 +370,18 @@ mod tests {
                 assert_eq!(buffer[..2], [1, 0]);
                 drop(near);
                 assert_eq!(receive(&far, &mut buffer).unwrap(), (0, None));
+            }
+        }
+    }
+
+    #[test]
+    fn a_kernel_that_passes_the_check_encrypts_and_one_without_tls_does_not_pass() {
+        let (near, _far) = pair();
+        let has_tls = attach(&near).is_ok();
+        for cipher in [Cipher::Aes128Gcm, Cipher::ChaCha20Poly1305] {
+            for version in [Version::Tls12, Version::Tls13] {
+                let checked = check(version, cipher);
+                assert_eq!(checked.is_ok(), has_tls, "{version:?} {cipher:?}: {checked:?}");
             }
         }
     }
