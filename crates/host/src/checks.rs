@@ -74,7 +74,7 @@ checks! {
     // Storage
     scheduler, readahead, dirty_bytes, mount_options, file_system, raid,
     // System and limits
-    memlock, open_files, kernel_age, tuned, sysctl_conflicts, io_uring,
+    memlock, open_files, kernel_age, tuned, sysctl_conflicts, io_uring, kernel_tls,
 }
 
 /// Finds the check of this name.

@@ -59,6 +59,7 @@ const FILES: &[(&str, &str)] = &[
     ("proc/meminfo", "MemTotal:       536870912 kB\nMemAvailable:   524288000 kB"),
     ("proc/self/limits", LIMITS),
     ("proc/self/mountinfo", MOUNTS),
+    ("proc/sys/net/ipv4/tcp_available_ulp", "espintcp mptcp"),
     ("proc/sys/kernel/io_uring_disabled", "2"),
     ("proc/sys/kernel/numa_balancing", "1"),
     ("proc/sys/kernel/osrelease", "6.8.0"),
