@@ -27,7 +27,7 @@ pub use rechoosing::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// Engines that can do it, the best first, then what goes on where it cannot; never empty. Ends
-    /// in read-write, but for RDMA endpoints, which have one engine.
+    /// in read-write, but for RDMA endpoints and TLS in this process, which have one engine each.
     pub candidates: Vec<&'static EngineInfo>,
     /// The reason in words for the report, without a full stop.
     pub because: String,
@@ -300,6 +300,7 @@ fn wire_name(wire: WireKind) -> &'static str {
     match wire {
         WireKind::Tcp => "plain TCP",
         WireKind::KernelTls => "TLS in the kernel",
+        WireKind::Tls => "TLS in this process",
         WireKind::Fabric => "RDMA endpoints",
     }
 }
@@ -528,6 +529,27 @@ mod tests {
             "engine sendfile not started: needs plain TCP or TLS in the kernel, found RDMA \
              endpoints. Choose --send-engine fabric."
         );
+    }
+
+    #[test]
+    fn tls_in_this_process_has_an_engine_of_its_own_whatever_is_sent() {
+        let host = host();
+        let wire = WireKind::Tls;
+        let facts = SendFacts { wire, digest: true, ..source(&host, FsKind::Ext, 0.0) };
+        let choice = send_engine(&facts).unwrap();
+        assert_eq!(choice.candidates.iter().map(|one| one.name).collect::<Vec<_>>(), ["tls"]);
+        assert_eq!(
+            choice.because,
+            "the wire is TLS in this process, so tls encrypts it in the buffer that it is read into"
+        );
+        let facts = ReceiveFacts { wire, digest: true, ..target(&host, FsKind::Ext) };
+        assert_eq!(
+            receive_engine(&facts).unwrap().because,
+            "the wire is TLS in this process, so tls decrypts it in the buffer that it comes into"
+        );
+        let forced = SendFacts { wire, forced: Some("splice"), ..source(&host, FsKind::Ext, 1.0) };
+        let error = send_engine(&forced).unwrap_err().to_string();
+        assert!(error.ends_with("found TLS in this process. Choose --send-engine tls."), "{error}");
     }
 
     #[test]
@@ -768,14 +790,16 @@ mod tests {
 
     #[test]
     fn every_order_of_a_socket_ends_in_read_write() {
-        assert_eq!(
-            (SendCase::ALL[0], ReceiveCase::ALL[0]),
-            (SendCase::Fabric, ReceiveCase::Fabric)
-        );
         let send = SendCase::ALL.map(SendCase::order);
         let receive = ReceiveCase::ALL.map(ReceiveCase::order);
-        for order in send.iter().chain(&receive).filter(|order| **order != ["fabric"]) {
-            assert_eq!(order.last(), Some(&LAST_RESORT));
+        for (orders, alone) in [
+            (&send[..], [SendCase::Fabric, SendCase::Tls].map(SendCase::order)),
+            (&receive, [ReceiveCase::Fabric, ReceiveCase::Tls].map(ReceiveCase::order)),
+        ] {
+            assert_eq!(alone, [["fabric"], ["tls"]]);
+            for order in orders.iter().filter(|order| !alone.contains(order)) {
+                assert_eq!(order.last(), Some(&LAST_RESORT));
+            }
         }
     }
 }

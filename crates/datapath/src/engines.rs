@@ -11,6 +11,7 @@ pub mod mmap;
 pub mod read_write;
 pub mod sendfile;
 pub mod splice;
+pub mod tls;
 pub mod zerocopy_receive;
 pub mod zerocopy_send;
 
@@ -26,6 +27,7 @@ pub static ENGINES: &[&EngineInfo] = &[
     &zerocopy_send::INFO,
     &zerocopy_receive::INFO,
     &discard::INFO,
+    &tls::INFO,
     &fabric::INFO,
 ];
 

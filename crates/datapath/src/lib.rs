@@ -33,6 +33,7 @@ pub mod socket;
 pub mod span_file;
 mod stopwatch;
 pub mod tap_view;
+pub mod tls;
 mod write_behind;
 pub mod zcrx;
 mod zero_copy_sends;
@@ -273,6 +274,8 @@ impl From<usize> for Buffers {
 pub enum WireKind {
     Tcp,
     KernelTls,
+    /// TLS that this process encrypts and decrypts.
+    Tls,
     /// A pair of RDMA endpoints.
     Fabric,
 }
@@ -282,7 +285,15 @@ pub enum WireKind {
 pub enum Wire {
     Tcp(OwnedFd),
     KernelTls(OwnedFd),
+    Tls(Box<TlsEnd>),
     Fabric(Box<FabricEnd>),
+}
+
+/// One end of a connection that this process encrypts: bytes go one way.
+#[derive(Debug)]
+pub enum TlsEnd {
+    Sends(tls::SendEnd),
+    Receives(tls::ReceiveEnd),
 }
 
 /// One end of a pair of RDMA endpoints: bytes go one way.
@@ -298,6 +309,7 @@ impl Wire {
         match self {
             Self::Tcp(_) => WireKind::Tcp,
             Self::KernelTls(_) => WireKind::KernelTls,
+            Self::Tls(_) => WireKind::Tls,
             Self::Fabric(_) => WireKind::Fabric,
         }
     }
@@ -308,6 +320,10 @@ impl Wire {
     pub fn socket(&self) -> &OwnedFd {
         match self {
             Self::Tcp(socket) | Self::KernelTls(socket) => socket,
+            Self::Tls(end) => match &**end {
+                TlsEnd::Sends(end) => end.socket(),
+                TlsEnd::Receives(end) => end.socket(),
+            },
             Self::Fabric(end) => match &**end {
                 FabricEnd::Sends(end) => end.lifeline(),
                 FabricEnd::Receives(end) => end.lifeline(),

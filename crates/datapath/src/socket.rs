@@ -2,7 +2,7 @@
 //!
 //! Another thread ends a call that waits by shutdown(2).
 
-use std::io;
+use std::{io, os::fd::OwnedFd};
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -49,10 +49,19 @@ pub(crate) fn send_whole(
     bytes: &[u8],
     boundary: Boundary,
 ) -> Result<(), (usize, io::Error)> {
+    send_whole_to(wire.socket(), bytes, boundary)
+}
+
+/// Sends all of `bytes` on this socket, or says how many went before the error.
+pub(crate) fn send_whole_to(
+    socket: &OwnedFd,
+    bytes: &[u8],
+    boundary: Boundary,
+) -> Result<(), (usize, io::Error)> {
     let flags = send_flags(boundary);
     let mut sent = 0;
     while sent < bytes.len() {
-        match rustix::net::send(wire.socket(), &bytes[sent..], flags) {
+        match rustix::net::send(socket, &bytes[sent..], flags) {
             Ok(moved) => sent += moved,
             Err(Errno::INTR) => {}
             Err(errno) => return Err((sent, errno.into())),

@@ -25,6 +25,8 @@ pub const LARGE_BYTES: u64 = 64 << 20;
 pub(super) enum SendCase {
     /// A pair of RDMA endpoints, whatever the source is.
     Fabric,
+    /// TLS in this process, whatever the source is.
+    Tls,
     Zeros,
     Unknown,
     Warm,
@@ -35,8 +37,9 @@ pub(super) enum SendCase {
 
 impl SendCase {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Fabric,
+        Self::Tls,
         Self::Zeros,
         Self::Unknown,
         Self::Warm,
@@ -49,6 +52,7 @@ impl SendCase {
     pub(super) const fn order(self) -> &'static [&'static str] {
         match self {
             Self::Fabric => &["fabric"],
+            Self::Tls => &["tls"],
             Self::Zeros | Self::Unknown | Self::Warm | Self::ColdSmall | Self::ColdElsewhere => {
                 &["sendfile", "splice", "read-write"]
             }
@@ -57,8 +61,10 @@ impl SendCase {
     }
 
     pub(super) fn of(facts: &SendFacts<'_>) -> Self {
-        if facts.wire == WireKind::Fabric {
-            return Self::Fabric;
+        match facts.wire {
+            WireKind::Fabric => return Self::Fabric,
+            WireKind::Tls => return Self::Tls,
+            WireKind::Tcp | WireKind::KernelTls => {}
         }
         let file_system = match facts.source {
             Source::File(file_system) => file_system,
@@ -88,6 +94,7 @@ impl SendCase {
         };
         match self {
             Self::Fabric => "the wire is a pair of RDMA endpoints".to_owned(),
+            Self::Tls => "the wire is TLS in this process".to_owned(),
             Self::Zeros => "the source is zeros".to_owned(),
             Self::Unknown => "nothing is known of the source".to_owned(),
             Self::Warm => format!("{percent} % of the source is in the page cache"),
@@ -109,6 +116,8 @@ impl SendCase {
 pub(super) enum ReceiveCase {
     /// A pair of RDMA endpoints, whatever the target is.
     Fabric,
+    /// TLS in this process, whatever the target is.
+    Tls,
     Null,
     Small,
     /// A small transfer onto a disk, whose write-back begins with the first block.
@@ -125,8 +134,9 @@ pub(super) enum ReceiveCase {
 
 impl ReceiveCase {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 11] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Fabric,
+        Self::Tls,
         Self::Null,
         Self::Small,
         Self::SmallDurable,
@@ -143,6 +153,7 @@ impl ReceiveCase {
     pub(super) const fn order(self) -> &'static [&'static str] {
         match self {
             Self::Fabric => &["fabric"],
+            Self::Tls => &["tls"],
             Self::Null => &["discard", "read-write"],
             Self::Small => &["read-write"],
             // 1.03 to 1.06 times read-write on ext4 and xfs (1 MiB): pages that were just written
@@ -163,8 +174,10 @@ impl ReceiveCase {
     }
 
     pub(super) fn of(facts: &ReceiveFacts<'_>) -> Self {
-        if facts.wire == WireKind::Fabric {
-            return Self::Fabric;
+        match facts.wire {
+            WireKind::Fabric => return Self::Fabric,
+            WireKind::Tls => return Self::Tls,
+            WireKind::Tcp | WireKind::KernelTls => {}
         }
         let Target::File(file_system) = facts.target else { return Self::Null };
         if facts.size_bytes < LARGE_BYTES {
@@ -199,6 +212,7 @@ impl ReceiveCase {
         };
         match self {
             Self::Fabric => "the wire is a pair of RDMA endpoints".to_owned(),
+            Self::Tls => "the wire is TLS in this process".to_owned(),
             Self::Null => "the target keeps nothing".to_owned(),
             Self::Small | Self::SmallDurable => format!("the transfer is small ({size})"),
             Self::Memory => "the target is memory and no digest needs the bytes".to_owned(),
@@ -229,6 +243,7 @@ pub(super) fn sending(engine: &str, wire: WireKind) -> &'static str {
         ("io-uring", _) => "reads it past the page cache, ahead of the wire",
         ("direct", _) => "reads it past the page cache",
         ("fabric", _) => "sends the pages of the page cache",
+        ("tls", _) => "encrypts it in the buffer that it is read into",
         _ => "copies it through a buffer",
     }
 }
@@ -241,6 +256,7 @@ pub(super) fn receiving(engine: &str) -> &'static str {
         "io-uring" => "writes it past the page cache, many writes at a time",
         "direct" => "writes it with a thread of its own, by O_DIRECT",
         "fabric" => "writes the registered memory that it comes into",
+        "tls" => "decrypts it in the buffer that it comes into",
         "dontcache" => "writes it through the page cache and drops the pages at once",
         _ => "copies it through a buffer",
     }
@@ -283,11 +299,11 @@ mod tests {
         let pipe = "moves it through a pipe without passing user space";
         assert_eq!([sending("splice", WireKind::Tcp), receiving("splice")], [pipe; 2]);
         let words =
-            ["discard", "splice", "io-uring", "direct", "dontcache", "fabric", "read-write"];
+            ["discard", "splice", "io-uring", "direct", "dontcache", "fabric", "tls", "read-write"];
         let mut words = words.map(receiving).to_vec();
         words.sort_unstable();
         words.dedup();
-        assert_eq!(words.len(), 7);
+        assert_eq!(words.len(), 8);
     }
 
     #[test]

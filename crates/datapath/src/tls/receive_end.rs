@@ -1,0 +1,175 @@
+//! The end of a wire of TLS that receives: records are decrypted where they came to lie.
+
+use std::{collections::VecDeque, io, ops::Range, os::fd::OwnedFd};
+
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    net::RecvFlags,
+};
+
+use super::records::{ContentType, HEADER_BYTES, Opener, RECORD_BYTES_MAX, invalid, record_bytes};
+use crate::socket;
+
+/// Records that one call may bring: 256 KiB, which stay in a core's cache until they are written.
+const RECORDS: usize = 16;
+/// Most records without data in a row: each costs a call, and nothing comes of it.
+const EMPTY_RECORDS_MAX: u32 = 64;
+/// An alert that says that the peer sends nothing more (RFC 8446, 6.1).
+const CLOSE_NOTIFY: u8 = 0;
+
+/// A socket, the key of what comes on it, and what came and was not taken yet.
+pub struct ReceiveEnd {
+    socket: OwnedFd,
+    opener: Opener,
+    buffer: Box<[u8]>,
+    /// Bytes that came and are not decrypted: the beginning of a record.
+    sealed: Range<usize>,
+    /// Content of decrypted records, in order.
+    content: VecDeque<Range<usize>>,
+    /// Number of empty records in a row.
+    empty_records: u32,
+    is_over: bool,
+}
+
+impl ReceiveEnd {
+    /// Takes a socket behind its handshake, and the key of what this side receives.
+    #[must_use]
+    pub fn new(socket: OwnedFd, opener: Opener) -> Self {
+        Self {
+            socket,
+            opener,
+            buffer: vec![0; RECORDS * RECORD_BYTES_MAX].into(),
+            sealed: 0..0,
+            content: VecDeque::new(),
+            empty_records: 0,
+            is_over: false,
+        }
+    }
+
+    /// The socket below.
+    #[must_use]
+    pub fn socket(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    /// Content that is there, at most `bytes_max` bytes of it, in order; waits until some is.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` where the peer has closed; `InvalidData` for what a peer may not send.
+    pub(crate) fn content(&mut self, bytes_max: u64) -> io::Result<Vec<&[u8]>> {
+        while self.content.is_empty() {
+            self.fill()?;
+        }
+        let mut left = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let parts = self.content.iter().map_while(|range| {
+            let bytes = range.len().min(left);
+            left -= bytes;
+            (bytes > 0).then(|| &self.buffer[range.start..range.start + bytes])
+        });
+        Ok(parts.collect())
+    }
+
+    /// Gives up content that was used.
+    pub(crate) fn took(&mut self, mut bytes: usize) {
+        while bytes > 0
+            && let Some(range) = self.content.front_mut()
+        {
+            let now = range.len().min(bytes);
+            range.start += now;
+            bytes -= now;
+            if range.start == range.end {
+                self.content.pop_front();
+            }
+        }
+    }
+
+    /// Whether something has come that was not taken yet.
+    pub(crate) fn has_come(&self) -> bool {
+        let mut fds = [PollFd::new(&self.socket, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !self.content.is_empty() || poll(&mut fds, Some(&at_once)).map_or(true, |ready| ready > 0)
+    }
+
+    /// Receives and decrypts until there is content.
+    fn fill(&mut self) -> io::Result<()> {
+        // All content was taken: only the beginning of a record is left.
+        self.buffer.copy_within(self.sealed.clone(), 0);
+        self.sealed = 0..self.sealed.len();
+        loop {
+            self.open_whole_records()?;
+            if !self.content.is_empty() {
+                return Ok(());
+            }
+            if self.is_over {
+                return Err(socket::closed());
+            }
+            if self.sealed.end == self.buffer.len() {
+                // Empty records were before it.
+                self.buffer.copy_within(self.sealed.clone(), 0);
+                self.sealed = 0..self.sealed.len();
+            }
+            let room = &mut self.buffer[self.sealed.end..];
+            match rustix::net::recv(&self.socket, room, RecvFlags::empty()) {
+                Ok((0, _)) => return Err(socket::closed()),
+                Ok((moved, _)) => self.sealed.end += moved,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Decrypts the records that are whole.
+    fn open_whole_records(&mut self) -> io::Result<()> {
+        while !self.is_over
+            && let Some(bytes) = record_bytes(&self.buffer[self.sealed.clone()])?
+            && bytes <= self.sealed.len()
+        {
+            let record = self.sealed.start..self.sealed.start + bytes;
+            self.sealed.start = record.end;
+            let (content, len_bytes) = self.opener.open(&mut self.buffer[record.clone()])?;
+            let from = record.start + HEADER_BYTES;
+            let range = from..from + len_bytes;
+            match content {
+                ContentType::ApplicationData if range.is_empty() => {
+                    self.empty_records += 1;
+                    if self.empty_records > EMPTY_RECORDS_MAX {
+                        return Err(invalid("the peer sends empty records without end"));
+                    }
+                }
+                ContentType::ApplicationData => {
+                    self.empty_records = 0;
+                    self.content.push_back(range);
+                }
+                ContentType::Alert => self.alert(range)?,
+                ContentType::Handshake => {
+                    return Err(invalid(
+                        "the peer wants new keys on this stream (KeyUpdate), which a private \
+                         stream of haul never gets: it is replaced by another",
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn alert(&mut self, range: Range<usize>) -> io::Result<()> {
+        match &self.buffer[range] {
+            [_, CLOSE_NOTIFY] => {
+                self.is_over = true;
+                Ok(())
+            }
+            [_, number] => {
+                let why = format!("the peer ended TLS with alert {number} (RFC 8446, 6.2)");
+                Err(io::Error::new(io::ErrorKind::ConnectionAborted, why))
+            }
+            _ => Err(invalid("an alert of another length")),
+        }
+    }
+}
+
+impl std::fmt::Debug for ReceiveEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReceiveEnd").field("opener", &self.opener).finish_non_exhaustive()
+    }
+}

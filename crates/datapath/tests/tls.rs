@@ -1,0 +1,216 @@
+//! TLS in this process, and TLS of the kernel where it has any: what a peer may send and may not.
+
+#![allow(clippy::unwrap_used)]
+
+mod stream;
+
+use std::{
+    io::{self, Write},
+    net::{TcpListener, TcpStream},
+    sync::Arc,
+};
+
+use haul_datapath::{
+    Boundary, EngineError, EngineInfo, Remedy, SpanFile, TlsEnd, Wait, Wire, WireKind,
+    engines::{self, ENGINES},
+    fallback::{Receiver, Sender},
+    tls::{ContentType, Opener, ReceiveEnd, Sealer},
+};
+use haul_sys::ktls::{self, Cipher, Direction, Key, Version};
+use haul_testkit::{content, seed::Seed, skip::skip};
+use stream::{BUFFERS, SocketBuffers, file_in, host, span, wires_for};
+
+const KEY: [u8; 16] = [7; 16];
+const IV: [u8; 12] = [3; 12];
+
+/// A peer that seals what the test wants, and a receiver.
+struct Peer {
+    socket: TcpStream,
+    sealer: Sealer,
+    receiver: Receiver,
+}
+
+impl Peer {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        let opener = Opener::new(Cipher::Aes128Gcm, &KEY, IV, 0).unwrap();
+        let end = TlsEnd::Receives(ReceiveEnd::new(far.into(), opener));
+        let engine = vec![&engines::tls::INFO];
+        let receiver = Receiver::open(engine, Wire::Tls(Box::new(end)), &host(), BUFFERS).unwrap();
+        let sealer = Sealer::new(Cipher::Aes128Gcm, &KEY, IV, 0).unwrap();
+        Self { socket, sealer, receiver }
+    }
+
+    fn say(&mut self, content: ContentType, bytes: &[u8]) {
+        let record = self.sealer.record(content, bytes).unwrap();
+        self.socket.write_all(&record).unwrap();
+    }
+
+    fn hear(&mut self, bytes: usize) -> Result<Vec<u8>, EngineError> {
+        let mut heard = vec![0; bytes];
+        self.receiver.receive_bytes(&mut heard).map(|()| heard)
+    }
+
+    fn refused(&mut self, bytes: usize) -> io::Error {
+        let error = self.hear(bytes).unwrap_err();
+        assert_eq!(error.remedy, Remedy::Reconnect);
+        error.source
+    }
+}
+
+#[test]
+fn records_of_any_length_are_one_stream_of_bytes() {
+    let mut peer = Peer::new();
+    assert_eq!(peer.receiver.has_come(), Some(false));
+    for part in [&b"ab"[..], b"", b"c", b"", b"def"] {
+        peer.say(ContentType::ApplicationData, part);
+    }
+    assert_eq!(peer.hear(4).unwrap(), b"abcd");
+    assert_eq!(peer.receiver.has_come(), Some(true), "two bytes are left");
+    assert_eq!(peer.hear(2).unwrap(), b"ef");
+    // A record that comes byte by byte.
+    let record = peer.sealer.record(ContentType::ApplicationData, b"slow").unwrap();
+    let mut socket = peer.socket.try_clone().unwrap();
+    let sending = std::thread::spawn(move || {
+        for byte in record {
+            socket.write_all(&[byte]).unwrap();
+        }
+    });
+    assert_eq!(peer.hear(4).unwrap(), b"slow");
+    sending.join().unwrap();
+}
+
+#[test]
+fn the_end_of_tls_and_of_the_connection_are_the_end_of_the_stream() {
+    let mut peer = Peer::new();
+    peer.say(ContentType::ApplicationData, b"last");
+    peer.say(ContentType::Alert, &[1, 0]);
+    assert_eq!(peer.hear(4).unwrap(), b"last");
+    assert_eq!(peer.refused(1).kind(), io::ErrorKind::UnexpectedEof);
+    let mut peer = Peer::new();
+    peer.socket.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(peer.refused(1).kind(), io::ErrorKind::UnexpectedEof);
+}
+
+#[test]
+fn new_keys_alerts_and_what_is_no_record_end_a_stream_in_words() {
+    let refused = |content, bytes: &[u8]| {
+        let mut peer = Peer::new();
+        peer.say(content, bytes);
+        peer.refused(1).to_string()
+    };
+    let key_update = refused(ContentType::Handshake, &[24, 0, 0, 1, 0]);
+    assert!(key_update.contains("wants new keys on this stream (KeyUpdate)"), "{key_update}");
+    let alert = refused(ContentType::Alert, &[2, 40]);
+    assert_eq!(alert, "the peer ended TLS with alert 40 (RFC 8446, 6.2)");
+    assert_eq!(refused(ContentType::Alert, &[2]), "an alert of another length");
+    let mut peer = Peer::new();
+    peer.socket.write_all(&[22, 3, 3, 0, 40]).unwrap();
+    assert_eq!(peer.refused(1).to_string(), "what came is no record of TLS 1.3");
+    let mut peer = Peer::new();
+    let mut record = peer.sealer.record(ContentType::ApplicationData, b"changed").unwrap();
+    record[8] ^= 1;
+    peer.socket.write_all(&record).unwrap();
+    assert_eq!(peer.refused(1).to_string(), "a record was changed on its way");
+}
+
+#[test]
+fn records_without_data_do_not_keep_a_stream_busy_for_ever() {
+    let mut peer = Peer::new();
+    for _ in 0..65 {
+        peer.say(ContentType::ApplicationData, b"");
+    }
+    assert_eq!(peer.refused(1).to_string(), "the peer sends empty records without end");
+    let mut peer = Peer::new();
+    for _ in 0..3 {
+        (0..64).for_each(|_| peer.say(ContentType::ApplicationData, b""));
+        peer.say(ContentType::ApplicationData, b"a");
+    }
+    assert_eq!(peer.hear(3).unwrap(), b"aaa");
+}
+
+/// Engines that the kernel's TLS may be under.
+fn over_kernel_tls(can: fn(&EngineInfo) -> bool) -> Vec<&'static EngineInfo> {
+    let able = ENGINES.iter().copied().filter(|info| info.wires.contains(&WireKind::KernelTls));
+    able.filter(|info| can(info) && info.name != "discard").collect()
+}
+
+/// The engine, and what goes on where the file system has no O_DIRECT.
+fn or_plainly(engine: &'static EngineInfo) -> Vec<&'static EngineInfo> {
+    vec![engine, &engines::read_write::INFO]
+}
+
+/// Turns two sockets into the ends of kernel TLS by one key, as if a handshake were behind them.
+fn kernel_ends(near: Wire, far: Wire) -> (Wire, Wire) {
+    let (Wire::Tcp(near), Wire::Tcp(far)) = (near, far) else { panic!("two sockets") };
+    let (version, cipher) = (Version::Tls13, Cipher::Aes128Gcm);
+    let key = Key { version, cipher, key: &KEY, iv: &IV, sequence: 5 };
+    ktls::attach(&near).and_then(|()| ktls::set_key(&near, Direction::Send, &key)).unwrap();
+    ktls::attach(&far).and_then(|()| ktls::set_key(&far, Direction::Receive, &key)).unwrap();
+    (Wire::KernelTls(near), Wire::KernelTls(far))
+}
+
+#[test]
+fn every_engine_that_says_so_moves_files_over_the_kernels_tls() {
+    if let Err(error) = ktls::check(Version::Tls13, Cipher::Aes128Gcm) {
+        return skip("the kernel's tls", error.to_string());
+    }
+    let seed = Seed::from_env_or_random();
+    let directory = std::env::temp_dir();
+    let lens = [1, 40, 16_384, 16_385, 700_001, 3_000_000];
+    let len_bytes: u64 = lens.iter().sum();
+    let source = file_in(&directory);
+    content::fill(&source, seed, len_bytes).unwrap();
+    let source = Arc::new(SpanFile::new(source));
+    let senders = over_kernel_tls(|info| info.open_send.is_some());
+    for sender in &senders {
+        for receiver in over_kernel_tls(|info| info.open_receive.is_some()) {
+            let (near, far) = stream::wires(SocketBuffers::Automatic);
+            let (near, far) = kernel_ends(near, far);
+            let target = Arc::new(SpanFile::new(file_in(&directory)));
+            let (from, to, sends_with) = (source.clone(), target.clone(), *sender);
+            let sending = std::thread::spawn(move || {
+                let mut sender =
+                    Sender::open(or_plainly(sends_with), near, &host(), BUFFERS).unwrap();
+                let mut at = 0;
+                for (id, len) in lens.into_iter().enumerate() {
+                    sender.send_bytes(b"head", Boundary::MoreFollows).unwrap();
+                    sender.submit(&span(id as u64, &from, at, len), None, &mut Vec::new()).unwrap();
+                    at += len;
+                }
+                sender.send_bytes(b"over", Boundary::Flush).unwrap();
+                sender.reap(Wait::ForAll, &mut Vec::new()).unwrap();
+                sender
+            });
+            let mut receiver = Receiver::open(or_plainly(receiver), far, &host(), BUFFERS).unwrap();
+            let (mut at, mut words, mut done) = (0, [0; 4], Vec::new());
+            for (id, len) in lens.into_iter().enumerate() {
+                receiver.receive_bytes(&mut words).unwrap();
+                assert_eq!(&words, b"head");
+                receiver.submit(&span(id as u64, &to, at, len), None, &mut done).unwrap();
+                at += len;
+            }
+            receiver.receive_bytes(&mut words).unwrap();
+            receiver.reap(Wait::ForAll, &mut done).unwrap();
+            assert_eq!((&words, done.len()), (b"over", lens.len()));
+            let mut arrived = vec![0; len_bytes as usize];
+            std::os::unix::fs::FileExt::read_exact_at(target.file(), &mut arrived, 0).unwrap();
+            let names = (sends_with.name, receiver.info().name);
+            assert!(arrived == content::bytes(seed, len_bytes as usize), "{names:?}");
+            println!("{names:?}");
+            drop(sending.join().unwrap());
+        }
+    }
+}
+
+#[test]
+fn an_end_that_goes_the_other_way_is_given_back() {
+    let engine = || vec![&engines::tls::INFO];
+    let (near, _, far, _) = wires_for(engine(), engine(), SocketBuffers::Automatic);
+    let error = Receiver::open(engine(), near, &host(), BUFFERS).err().unwrap();
+    assert!(matches!(&error.wire, Wire::Tls(end) if matches!(**end, TlsEnd::Sends(_))));
+    let error = Sender::open(engine(), far, &host(), BUFFERS).err().unwrap();
+    assert!(matches!(&error.wire, Wire::Tls(end) if matches!(**end, TlsEnd::Receives(_))));
+}
