@@ -1660,7 +1660,7 @@ _haul() {
                     return 0
                     ;;
                 --protection)
-                    COMPREPLY=($(compgen -W "clear safe" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "clear safe private" -- "${cur}"))
                     return 0
                     ;;
                 --token-file)
@@ -1679,7 +1679,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__pull)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1698,7 +1698,11 @@ _haul() {
                     return 0
                     ;;
                 --protection)
-                    COMPREPLY=($(compgen -W "clear safe" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "clear safe private" -- "${cur}"))
+                    return 0
+                    ;;
+                --rekey-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --digest)
@@ -1706,11 +1710,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send tls fabric" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard tls fabric" -- "${cur}"))
                     return 0
                     ;;
                 --fabric)
@@ -1797,7 +1801,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__push)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1816,7 +1820,11 @@ _haul() {
                     return 0
                     ;;
                 --protection)
-                    COMPREPLY=($(compgen -W "clear safe" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "clear safe private" -- "${cur}"))
+                    return 0
+                    ;;
+                --rekey-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --digest)
@@ -1824,11 +1832,11 @@ _haul() {
                     return 0
                     ;;
                 --send-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap sendfile splice direct io-uring zerocopy-send tls fabric" -- "${cur}"))
                     return 0
                     ;;
                 --receive-engine)
-                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard fabric" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "auto read-write mmap splice direct io-uring dontcache zerocopy-receive discard tls fabric" -- "${cur}"))
                     return 0
                     ;;
                 --fabric)
@@ -1915,7 +1923,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__serve)
-            opts="-v -h -V --listen --advertise --once --over-ssh --read-only --fabric --protection-min --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
+            opts="-v -h -V --listen --advertise --once --over-ssh --read-only --fabric --protection-min --rekey-after --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1930,7 +1938,11 @@ _haul() {
                     return 0
                     ;;
                 --protection-min)
-                    COMPREPLY=($(compgen -W "clear safe" -- "${cur}"))
+                    COMPREPLY=($(compgen -W "clear safe private" -- "${cur}"))
+                    return 0
+                    ;;
+                --rekey-after)
+                    COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --max-sessions)

@@ -45,7 +45,9 @@ complete -c haul -n "__fish_haul_using_subcommand demo" -s V -l version -d 'Prin
 complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on, or one of the two; port 0 takes a free one' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'Host in the printed URL; without it this host\'s name where it leads here, else an address' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l protection-min -d 'The least protection of the data that a client may ask for' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
-safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'
+private\t'TLS 1.3 for the data too: nobody on the path can read a byte either'"
+complete -c haul -n "__fish_haul_using_subcommand serve" -l rekey-after -d 'Bytes after which a private stream is replaced by another, with another key; at most 126G' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-sessions -d 'Sessions at a time; more are refused' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-probes -d 'Probes (`haul probe net`) at a time, counted among the sessions; 0 refuses them' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-streams -d 'Data streams of one session' -r
@@ -63,8 +65,10 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l bwlimit -d 'The most 
 complete -c haul -n "__fish_haul_using_subcommand push" -l streams -d 'Data connections; without it chosen from processors, round-trip time and sizes' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
-safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
-complete -c haul -n "__fish_haul_using_subcommand push" -l digest -d 'Digest that finds accidents under --protection clear; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'
+private\t'TLS 1.3 for the data too: nobody on the path can read a byte either'"
+complete -c haul -n "__fish_haul_using_subcommand push" -l rekey-after -d 'Bytes after which a private stream is replaced by another, with another key; at most 126G' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l digest -d 'Digest that finds accidents under --protection clear or private; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
 crc32c\t'CRC-32C (Castagnoli)'
 xxh3-128\t'XXH3, 128 bits'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
@@ -75,6 +79,7 @@ splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'
+tls\t'TLS 1.3 in this process, for `--protection private` where the kernel has none'
 fabric\t'RDMA: registered pages of the page cache, to registered memory'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
 read-write\t'read into a buffer, write it out; works everywhere'
@@ -85,6 +90,7 @@ io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
 zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'
+tls\t'TLS 1.3 in this process, for `--protection private` where the kernel has none'
 fabric\t'RDMA: registered pages of the page cache, to registered memory'"
 complete -c haul -n "__fish_haul_using_subcommand push" -l fabric -d 'Send data by RDMA endpoints (libfabric): a card, or memory that both share on one host' -r -f -a "auto\t''
 verbs\t''
@@ -135,8 +141,10 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l bwlimit -d 'The most 
 complete -c haul -n "__fish_haul_using_subcommand pull" -l streams -d 'Data connections; without it chosen from processors, round-trip time and sizes' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
-safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
-complete -c haul -n "__fish_haul_using_subcommand pull" -l digest -d 'Digest that finds accidents under --protection clear; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'
+private\t'TLS 1.3 for the data too: nobody on the path can read a byte either'"
+complete -c haul -n "__fish_haul_using_subcommand pull" -l rekey-after -d 'Bytes after which a private stream is replaced by another, with another key; at most 126G' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l digest -d 'Digest that finds accidents under --protection clear or private; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
 crc32c\t'CRC-32C (Castagnoli)'
 xxh3-128\t'XXH3, 128 bits'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
@@ -147,6 +155,7 @@ splice\t'file to socket and socket to file through a pipe inside the kernel'
 direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
 io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'
+tls\t'TLS 1.3 in this process, for `--protection private` where the kernel has none'
 fabric\t'RDMA: registered pages of the page cache, to registered memory'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
 read-write\t'read into a buffer, write it out; works everywhere'
@@ -157,6 +166,7 @@ io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
 dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
 zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
 discard\t'throw away what arrives, for null:'
+tls\t'TLS 1.3 in this process, for `--protection private` where the kernel has none'
 fabric\t'RDMA: registered pages of the page cache, to registered memory'"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l fabric -d 'Send data by RDMA endpoints (libfabric): a card, or memory that both share on one host' -r -f -a "auto\t''
 verbs\t''
@@ -346,7 +356,8 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l rounds -d 'How often each run is made; the one in the middle counts' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l streams -d 'Data connections; without it chosen as a transfer does' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
-safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'"
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'
+private\t'TLS 1.3 for the data too: nobody on the path can read a byte either'"
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'

@@ -21,6 +21,7 @@ pub const TRAILER_BYTES: usize = 24;
 const KIND_SPAN: u8 = 1;
 const KIND_END: u8 = 2;
 const KIND_PACK: u8 = 3;
+const KIND_RENEWAL: u8 = 4;
 const KIND_TRAILER: u8 = 0x74;
 
 /// The first message of a client on a data connection.
@@ -96,12 +97,20 @@ pub struct PackHeader {
     pub stream: StreamId,
 }
 
-/// A frame's header: a span, a pack of spans, or the stream's orderly end.
+/// A frame's header: a span, a pack of spans, or one of the two orderly ends of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameHeader {
     Span(SpanHeader),
     Pack(PackHeader),
-    End { stream: StreamId, sequence: u64 },
+    End {
+        stream: StreamId,
+        sequence: u64,
+    },
+    /// The end of a private stream whose key has protected enough; the client opens another.
+    Renewal {
+        stream: StreamId,
+        sequence: u64,
+    },
 }
 
 impl FrameHeader {
@@ -121,6 +130,7 @@ impl FrameHeader {
                 (KIND_PACK, pack.stream, pack.sequence)
             }
             Self::End { stream, sequence } => (KIND_END, *stream, *sequence),
+            Self::Renewal { stream, sequence } => (KIND_RENEWAL, *stream, *sequence),
         };
         bytes[0] = kind;
         bytes[24..32].copy_from_slice(&sequence.to_le_bytes());
@@ -158,6 +168,7 @@ impl FrameHeader {
                 stream,
             })),
             KIND_END if bytes[4..24] == [0; 20] => Ok(Self::End { stream, sequence }),
+            KIND_RENEWAL if bytes[4..24] == [0; 20] => Ok(Self::Renewal { stream, sequence }),
             kind => Err(ProtocolError::new(format!("a frame of unknown kind {kind}"))),
         }
     }
@@ -269,8 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn an_end_frame_survives_the_wire() {
-        let end = FrameHeader::End { stream: StreamId(1), sequence: 12 };
-        assert_eq!(FrameHeader::decode(&end.encode()), Ok(end));
+    fn the_ends_of_a_stream_survive_the_wire() {
+        let (stream, sequence) = (StreamId(1), 12);
+        for end in
+            [FrameHeader::End { stream, sequence }, FrameHeader::Renewal { stream, sequence }]
+        {
+            assert_eq!(FrameHeader::decode(&end.encode()), Ok(end));
+        }
     }
 }

@@ -79,12 +79,21 @@ pub const CAPABILITY_FABRIC: u32 = 3;
 /// library exports none.
 pub const CAPABILITY_TOLD_KEYS: u32 = 4;
 
+/// Capability: data streams may be inside TLS 1.3 (protection PRIVATE).
+pub const CAPABILITY_PRIVATE: u32 = 5;
+
 /// Capabilities of a server of this build beyond version 1, as numbers in `Hello.capabilities`.
-pub const CAPABILITIES: &[u32] =
-    &[CAPABILITY_PROBE, CAPABILITY_RECHECK, CAPABILITY_FABRIC, CAPABILITY_TOLD_KEYS];
+pub const CAPABILITIES: &[u32] = &[
+    CAPABILITY_PROBE,
+    CAPABILITY_RECHECK,
+    CAPABILITY_FABRIC,
+    CAPABILITY_TOLD_KEYS,
+    CAPABILITY_PRIVATE,
+];
 
 /// Capabilities that a client of this build lists. It exports its keys, so none are told.
-pub const CLIENT_CAPABILITIES: &[u32] = &[CAPABILITY_PROBE, CAPABILITY_RECHECK, CAPABILITY_FABRIC];
+pub const CLIENT_CAPABILITIES: &[u32] =
+    &[CAPABILITY_PROBE, CAPABILITY_RECHECK, CAPABILITY_FABRIC, CAPABILITY_PRIVATE];
 
 /// The oldest protocol version that this build speaks; the newest is [`VERSION_MAX`].
 pub const VERSION_MIN: u32 = 1;

@@ -40,6 +40,9 @@ pub const SPAN_BYTES_MIN: u64 = 64 << 10;
 pub const SPAN_BYTES_MAX: u64 = 1 << 30;
 /// The largest file: 2^20 spans of the largest size.
 pub const FILE_BYTES_MAX: u64 = SPANS_MAX * SPAN_BYTES_MAX;
+/// The most bytes that one key of a private stream protects: half of the 2^24 full records that
+/// AES-GCM is good for (RFC 8446, 5.5), as frames end records before they are full.
+pub const PRIVATE_KEY_BYTES_MAX: u64 = 128 << 30;
 /// The longest pack, headers and trailers of its spans included, in bytes.
 pub const PACK_BYTES_MAX: u64 = 1 << 20;
 /// The most holes of one file that an offer may name.

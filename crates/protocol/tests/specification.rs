@@ -35,6 +35,7 @@ fn the_table_of_limits_holds_every_constant_and_its_value() {
         SPAN_BYTES_MIN,
         SPAN_BYTES_MAX,
         FILE_BYTES_MAX,
+        PRIVATE_KEY_BYTES_MAX,
         PACK_BYTES_MAX,
         HOLES_MAX,
         XATTRS_MAX,

@@ -77,6 +77,8 @@ struct Shared {
     streams: AtomicU32,
     flipped: AtomicU64,
     heads: Mutex<Vec<Vec<u8>>>,
+    marker: Mutex<Vec<u8>>,
+    markers_seen: AtomicU64,
     sockets: Mutex<Vec<Weak<TcpStream>>>,
 }
 
@@ -101,6 +103,8 @@ impl FaultyProxy {
             streams: AtomicU32::new(0),
             flipped: AtomicU64::new(0),
             heads: Mutex::default(),
+            marker: Mutex::default(),
+            markers_seen: AtomicU64::new(0),
             sockets: Mutex::default(),
         });
         let of_thread = shared.clone();
@@ -130,6 +134,17 @@ impl FaultyProxy {
     #[must_use]
     pub fn heads(&self) -> Vec<Vec<u8>> {
         lock(&self.shared.heads).clone()
+    }
+
+    /// Looks for these bytes in all that goes through from now on, as one who listens would.
+    pub fn look_for(&self, marker: &[u8]) {
+        *lock(&self.shared.marker) = marker.to_vec();
+    }
+
+    /// How often the bytes that are looked for went through.
+    #[must_use]
+    pub fn markers_seen(&self) -> u64 {
+        self.shared.markers_seen.load(Ordering::SeqCst)
     }
 
     /// The number of bits flipped so far.
@@ -233,6 +248,7 @@ impl Pump {
     fn run(&self) {
         let mut chunk = vec![0; CHUNK_BYTES];
         let mut at = 0;
+        let mut heard = Vec::new();
         while let Ok(len) = (&*self.from).read(&mut chunk) {
             self.wait_while(|| self.shared.silent.load(Ordering::SeqCst));
             if len == 0 && self.is_stalled() {
@@ -244,6 +260,7 @@ impl Pump {
             if at == 0 && self.direction == Direction::ToServer {
                 lock(&self.shared.heads).push(chunk[..len.min(HEAD_BYTES)].to_vec());
             }
+            self.listen(&mut heard, &chunk[..len]);
             self.flip(&mut chunk[..len], at);
             let allowed = self.allowed(len as u64);
             if (&*self.to).write_all(&chunk[..allowed]).is_err() {
@@ -261,6 +278,18 @@ impl Pump {
         if self.shared.stopping.load(Ordering::SeqCst) {
             let _ = self.from.shutdown(Shutdown::Both);
         }
+    }
+
+    /// Looks for the marker in these bytes and in the end of those before, which `heard` keeps.
+    fn listen(&self, heard: &mut Vec<u8>, bytes: &[u8]) {
+        let marker = lock(&self.shared.marker).clone();
+        if marker.is_empty() {
+            return;
+        }
+        heard.extend_from_slice(bytes);
+        let seen = heard.windows(marker.len()).filter(|window| **window == *marker).count();
+        self.shared.markers_seen.fetch_add(seen as u64, Ordering::SeqCst);
+        heard.drain(..heard.len() - heard.len().min(marker.len() - 1));
     }
 
     fn wait_while(&self, holds: impl Fn() -> bool) {

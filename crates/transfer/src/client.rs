@@ -10,6 +10,7 @@ mod granted;
 pub mod listing;
 mod moved;
 pub(crate) mod outage;
+mod private;
 mod rdma;
 mod rdma_report;
 pub mod reporting;
@@ -782,6 +783,7 @@ impl<'a> Client<'a> {
             pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,
             rdma: opened.rdma.clone(),
+            private: self.private()?,
         })
     }
 

@@ -37,6 +37,11 @@ const CRC32C: CrcAlgorithm = CrcAlgorithm::Crc32Iscsi;
 /// The TLS exporter's label (RFC 8446, 7.5); the context is the session's id.
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-haul-v1-data";
 
+/// The TLS exporter's label of a private stream; the context is what its preface signs.
+pub const PRIVATE_LABEL: &[u8] = b"EXPORTER-haul-v1-private";
+/// Bytes of the proof of who opened a private stream, and of what it is made of.
+pub const PROOF_BYTES: usize = 32;
+
 /// Keys that the control connection exported or carried for the data streams of one session.
 pub struct SessionKeys {
     preface: hmac::Key,
@@ -70,6 +75,20 @@ impl SessionKeys {
     pub fn verify_preface(&self, preface: &Preface) -> bool {
         let signed = Preface::signed_bytes(preface.stream, &preface.session);
         hmac::verify(&self.preface, &signed, &preface.mac).is_ok()
+    }
+
+    /// Proof of who opened a private stream, out of what its own TLS connection exports.
+    #[must_use]
+    pub fn prove_private(&self, exported: &[u8; PROOF_BYTES]) -> [u8; PROOF_BYTES] {
+        let tag = hmac::sign(&self.preface, exported);
+        tag.as_ref().try_into().expect("SHA-256 has 32 bytes")
+    }
+
+    /// Whether the proof of a private stream was made with the keys of this session, on this very
+    /// TLS connection.
+    #[must_use]
+    pub fn verify_private(&self, exported: &[u8; PROOF_BYTES], proof: &[u8]) -> bool {
+        hmac::verify(&self.preface, exported, proof).is_ok()
     }
 }
 

@@ -92,13 +92,16 @@ mod tests {
             assert_eq!(engine.to_string().parse(), Ok(engine));
             assert!(engine.sends() || engine.receives(), "{engine}");
         }
-        for protection in [Protection::Clear, Protection::Safe] {
+        for protection in [Protection::Clear, Protection::Safe, Protection::Private] {
             assert_eq!(protection.to_string().parse(), Ok(protection));
         }
         for digest in [ClearDigest::None, ClearDigest::Crc32c, ClearDigest::Xxh3] {
             assert_eq!(digest.to_string().parse(), Ok(digest));
         }
         let error = "privat".parse::<Protection>().unwrap_err();
-        assert_eq!(error.to_string(), "\"privat\" is no protection; there are clear, safe");
+        assert_eq!(
+            error.to_string(),
+            "\"privat\" is no protection; there are clear, safe, private"
+        );
     }
 }

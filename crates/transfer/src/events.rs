@@ -86,7 +86,7 @@ pub struct SessionOpened {
     pub server: String,
     /// Name and version of the server.
     pub server_software: String,
-    /// Protection of the data streams: `safe` or `clear`.
+    /// Protection of the data streams: `private`, `safe` or `clear`.
     pub protection: String,
     /// Digest that verifies each span.
     pub digest: String,
@@ -484,7 +484,7 @@ pub struct Report {
     /// extended attributes; in a dry run, those that would, as far as their inodes tell.
     #[serde(skip_serializing_if = "is_zero")]
     pub updated_attributes: u64,
-    /// Protection of the data streams: `safe` or `clear`.
+    /// Protection of the data streams: `private`, `safe` or `clear`.
     pub protection: String,
     /// Digest that verified the bytes; `none` verified nothing.
     pub digest: String,

@@ -6,7 +6,7 @@
 pub use crate::{
     bytes::{hex, random_bytes},
     descriptors::grow_descriptor_table,
-    digest::{SessionKeys, SpanDigest},
+    digest::{PRIVATE_LABEL, SessionKeys, SpanDigest},
     events::files_and_directories,
     name::{exact_path, is_unseen},
     session::stages::round,
@@ -15,7 +15,7 @@ pub use crate::{
     storage::root::Root,
     transport::{
         control::{Control, ControlError},
-        tls::{client_config, server_config},
+        tls::{client_config, client_data_config, server_config},
     },
 };
 

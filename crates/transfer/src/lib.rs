@@ -126,8 +126,8 @@ pub use descriptors::raise_open_files_limit;
 pub use engine::{Engine, UnknownName};
 pub use file_options::{FileOptions, IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal};
 pub use options::{
-    Beginning, ClearDigest, Protection, PullRequest, PushRequest, RETRY_FOR_DEFAULT, Rdma,
-    STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,
+    Beginning, ClearDigest, Protection, PullRequest, PushRequest, REKEY_AFTER_BYTES_MAX,
+    RETRY_FOR_DEFAULT, Rdma, STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,
 };
 pub use packed_names::PackedNames;
 pub use selection::{Effect, Rule, Selection};

@@ -5,7 +5,7 @@
 
 use crate::{
     error::{TransferError, problem},
-    options::TransferOptions,
+    options::{ClearDigest, Protection, TransferOptions},
     selection::Rule,
 };
 use haul_protocol::{limits, message::Digest};
@@ -76,6 +76,14 @@ fn recording(options: &TransferOptions) -> Conflict {
 }
 
 fn numbers(options: &TransferOptions) -> Conflict {
+    if options.protection == Protection::Private {
+        if options.rdma.is_some() {
+            return Some(["private data streams", "TCP, which TLS goes over", "RDMA endpoints"]);
+        }
+        if options.digest == Some(ClearDigest::None) {
+            return Some(["private data streams", "a digest of each span", "digest none"]);
+        }
+    }
     let is_long = |rule: &Rule| rule.pattern.len() > limits::NAME_BYTES_MAX;
     if options.selection.rules.iter().any(is_long) {
         return Some(["a pattern", "at most 4095 bytes", "a longer one"]);
@@ -92,11 +100,7 @@ fn numbers(options: &TransferOptions) -> Conflict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        file_options::Removal,
-        options::{ClearDigest, Protection},
-        packed_names::PackedNames,
-    };
+    use crate::{file_options::Removal, options::Rdma, packed_names::PackedNames};
     use std::sync::Arc;
 
     #[test]
@@ -106,7 +110,7 @@ mod tests {
             options.file_options.removal = Some(Removal::new(None));
         };
         check(&TransferOptions::default()).expect("the default");
-        let cases: [(&str, &str, Change); 10] = [
+        let cases: [(&str, &str, Change); 12] = [
             ("a removal of at most 0", "found 0", |o| {
                 o.file_options.removal = Some(Removal::new(Some(0)));
             }),
@@ -117,6 +121,14 @@ mod tests {
             ("a move", "digest none", |o| {
                 o.file_options.move_sources = true;
                 o.protection = Protection::Clear;
+                o.digest = Some(ClearDigest::None);
+            }),
+            ("private data streams", "RDMA endpoints", |o| {
+                o.protection = Protection::Private;
+                o.rdma = Some(Rdma::Auto);
+            }),
+            ("private data streams", "digest none", |o| {
+                o.protection = Protection::Private;
                 o.digest = Some(ClearDigest::None);
             }),
             ("follow", "a move", |o| {

@@ -7,7 +7,7 @@ use crate::{
     url::{HaulUrl, PORT_DEFAULT},
 };
 use haul_fabric::Provider;
-use haul_protocol::message;
+use haul_protocol::{limits, message};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -23,6 +23,9 @@ pub enum Protection {
     /// A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen.
     #[default]
     Safe,
+    /// TLS 1.3 on the data streams: nobody on the path can read a byte either. Each span has a
+    /// digest beside that, for what happens on its way to the disk.
+    Private,
 }
 
 impl Protection {
@@ -32,6 +35,7 @@ impl Protection {
         match self {
             Self::Clear => "clear",
             Self::Safe => "safe",
+            Self::Private => "private",
         }
     }
 
@@ -39,6 +43,7 @@ impl Protection {
         match self {
             Self::Clear => message::Protection::Clear,
             Self::Safe => message::Protection::Safe,
+            Self::Private => message::Protection::Private,
         }
     }
 }
@@ -47,7 +52,7 @@ impl std::str::FromStr for Protection {
     type Err = UnknownName;
 
     fn from_str(name: &str) -> Result<Self, UnknownName> {
-        find_by_name([Self::Clear, Self::Safe], Self::name, "protection", name)
+        find_by_name([Self::Clear, Self::Safe, Self::Private], Self::name, "protection", name)
     }
 }
 
@@ -57,7 +62,11 @@ impl std::fmt::Display for Protection {
     }
 }
 
-/// The digest of each span under [`Protection::Clear`].
+/// Most bytes after which a private stream is replaced by another: what a key may protect, less the
+/// span that is under way by then and the one that was taken for the time after it.
+pub const REKEY_AFTER_BYTES_MAX: u64 = limits::PRIVATE_KEY_BYTES_MAX - 2 * limits::SPAN_BYTES_MAX;
+
+/// The digest of each span under [`Protection::Clear`] and [`Protection::Private`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClearDigest {
@@ -166,8 +175,11 @@ pub struct TransferOptions {
     pub rate_bytes_per_s: Option<u64>,
     /// Protection of the data streams.
     pub protection: Protection,
-    /// Digest of each span with [`Protection::Clear`]; `None` is CRC-32C. Under
-    /// [`Protection::Safe`] each span has a MAC in its place.
+    /// Bytes after which a private stream that this side sends is replaced by another, with
+    /// another key; at most [`REKEY_AFTER_BYTES_MAX`].
+    pub rekey_after_bytes: u64,
+    /// Digest of each span with [`Protection::Clear`] and [`Protection::Private`]; `None` is
+    /// CRC-32C. Under [`Protection::Safe`] each span has a MAC in its place.
     pub digest: Option<ClearDigest>,
     /// Engine of the sending side; `None` lets it be chosen from the hosts.
     pub send_engine: Option<Engine>,
@@ -198,6 +210,7 @@ impl Default for TransferOptions {
             span_bytes: None,
             rate_bytes_per_s: None,
             protection: Protection::default(),
+            rekey_after_bytes: REKEY_AFTER_BYTES_MAX,
             digest: None,
             send_engine: None,
             receive_engine: None,
@@ -225,7 +238,9 @@ impl TransferOptions {
     pub(crate) fn chosen_digest(&self) -> message::Digest {
         match self.protection {
             Protection::Safe => message::Digest::AesGmac,
-            Protection::Clear => self.digest.unwrap_or(CLEAR_DIGEST_DEFAULT).to_message(),
+            Protection::Clear | Protection::Private => {
+                self.digest.unwrap_or(CLEAR_DIGEST_DEFAULT).to_message()
+            }
         }
     }
 }
@@ -378,6 +393,9 @@ pub struct ServeOptions {
     pub rdma: bool,
     /// Least protection that a client may ask for.
     pub protection_min: Protection,
+    /// Bytes after which a private stream that this side sends is replaced by another, with
+    /// another key.
+    pub rekey_after_bytes: u64,
     /// Most sessions at a time.
     pub sessions_max: u32,
     /// Most probes among them; a probe takes all that the network gives.
@@ -403,6 +421,7 @@ impl ServeOptions {
             read_only: false,
             rdma: false,
             protection_min: Protection::Clear,
+            rekey_after_bytes: REKEY_AFTER_BYTES_MAX,
             sessions_max: 64,
             probes_max: 4,
             strangers_max: 64,

@@ -66,6 +66,8 @@ pub struct Server {
     options: ServeOptions,
     state: StateDirectory,
     tls: Arc<ServerConfig>,
+    /// TLS of private data streams.
+    data_tls: Arc<ServerConfig>,
     token: Token,
     host: Arc<Host>,
     /// Directory that is served; `None`: `null:`.
@@ -104,11 +106,13 @@ impl Server {
             }
         };
         let identity = state.identity()?;
-        let tls = tls::server_config(&identity).map_err(|error| {
+        let broken_key = |error: io::Error| {
             let what = "the server's key in the state directory cannot be used";
             let hint = "remove key.der and certificate.der there; tokens given out become void";
             problem(what, "", &error.to_string(), hint)
-        })?;
+        };
+        let tls = tls::server_config(&identity).map_err(broken_key)?;
+        let data_tls = tls::server_data_config(&identity).map_err(broken_key)?;
         let rights = if options.read_only { Rights::READ_ONLY } else { Rights::ALL };
         let served = served_root(&options.root, root.as_ref())?;
         let token = state.serve_token(&served, rights)?;
@@ -130,6 +134,7 @@ impl Server {
             options,
             state,
             tls,
+            data_tls,
             token,
             host,
             root,

@@ -2,7 +2,7 @@
 
 use super::{LowState, checked_host, transfer::ProtectionName, usage_problem, values::Period};
 use clap::Args;
-use haul_transfer::{PORT_DEFAULT, Problem, ServeOptions, ServeRoot};
+use haul_transfer::{PORT_DEFAULT, Problem, ServeOptions, ServeRoot, internals::parse_size};
 use std::path::PathBuf;
 
 /// The library's defaults, for the help.
@@ -48,6 +48,9 @@ pub struct LowServe {
     /// The least protection of the data that a client may ask for
     #[arg(long, value_name = "PROTECTION", default_value = defaults().protection_min.name())]
     pub protection_min: ProtectionName,
+    /// Bytes after which a private stream is replaced by another, with another key; at most 126G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub rekey_after: Option<u64>,
     /// Sessions at a time; more are refused
     #[arg(long, value_name = "N", default_value_t = defaults().sessions_max)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
@@ -112,6 +115,7 @@ impl LowServe {
         options.read_only = self.read_only;
         options.rdma = self.fabric;
         options.protection_min = self.protection_min.into();
+        options.rekey_after_bytes = self.rekey_after.unwrap_or(options.rekey_after_bytes);
         options.sessions_max = self.max_sessions;
         options.probes_max = self.max_probes;
         options.streams_max = self.max_streams;

@@ -89,7 +89,10 @@ pub struct LowTransfer {
     /// How the data is protected on its way
     #[arg(long, value_name = "PROTECTION", default_value = Protection::default().name())]
     pub protection: ProtectionName,
-    /// Digest that finds accidents under --protection clear; without it crc32c
+    /// Bytes after which a private stream is replaced by another, with another key; at most 126G
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, hide_short_help = true)]
+    pub rekey_after: Option<u64>,
+    /// Digest that finds accidents under --protection clear or private; without it crc32c
     #[arg(long, value_name = "DIGEST")]
     pub digest: Option<DigestName>,
     /// The engine that reads and sends
@@ -169,6 +172,8 @@ pub enum ProtectionName {
     Clear,
     /// A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen
     Safe,
+    /// TLS 1.3 for the data too: nobody on the path can read a byte either
+    Private,
 }
 
 impl From<ProtectionName> for Protection {
@@ -176,6 +181,7 @@ impl From<ProtectionName> for Protection {
         match name {
             ProtectionName::Clear => Self::Clear,
             ProtectionName::Safe => Self::Safe,
+            ProtectionName::Private => Self::Private,
         }
     }
 }
@@ -336,6 +342,7 @@ impl LowTransfer {
         options.span_bytes = self.span_size;
         options.rate_bytes_per_s = self.bwlimit;
         options.protection = protection;
+        options.rekey_after_bytes = self.rekey_after.unwrap_or(options.rekey_after_bytes);
         options.digest = self.digest.map(ClearDigest::from);
         options.send_engine = forced(&self.send_engine);
         options.receive_engine = forced(&self.receive_engine);

@@ -328,6 +328,11 @@ impl Sheet<'_> {
             ("clear", digest) => {
                 format!("{spans} by {digest} (clear: finds accidents, not attacks)")
             }
+            ("private", digest) => {
+                format!(
+                    "{spans} by TLS and {digest} (private: no byte can be read or changed unseen)"
+                )
+            }
             (protection, digest) => {
                 format!("{spans} by {digest} ({protection}: no byte can be changed unseen)")
             }

@@ -44,6 +44,7 @@ mod media_status;
 mod media_tls;
 mod mirrors;
 mod network;
+mod private;
 mod probe_disk;
 mod probe_net;
 mod probe_path;

@@ -143,7 +143,7 @@ fn a_client_that_comes_back_needs_no_new_signature() {
     }
 }
 
-/// New keys of a client, which the kernel's TLS cannot take (lab/media-ktls), so there the
+/// New keys of a client, which the kernel's TLS cannot take (lab/kernel-tls), so there the
 /// connection ends.
 #[test]
 fn new_keys_are_taken_or_the_connection_ends() {

@@ -287,7 +287,9 @@ impl ReceivingSide {
             };
             let header = match FrameHeader::decode(bytes) {
                 Err(_) => return FrameStep::Lost,
-                Ok(FrameHeader::End { .. }) => return FrameStep::Ended,
+                Ok(FrameHeader::End { .. } | FrameHeader::Renewal { .. }) => {
+                    return FrameStep::Ended;
+                }
                 Ok(FrameHeader::Span(header)) => header,
                 Ok(FrameHeader::Pack(_)) => panic!("the model sends none"),
             };

@@ -44,6 +44,7 @@ fn headers() -> Vec<FrameHeader> {
         pack(1, 65, 0, 0),
         pack(12, 1 << 20, 77, 3),
         FrameHeader::End { stream: StreamId(5), sequence: 1_000_000 },
+        FrameHeader::Renewal { stream: StreamId(6), sequence: 2_000_000 },
     ]
 }
 
@@ -60,6 +61,9 @@ fn header_fields(header: &FrameHeader) -> Value {
         }),
         FrameHeader::End { stream, sequence } => {
             json!({"hex": hex, "kind": "end", "sequence": sequence, "stream": stream.0})
+        }
+        FrameHeader::Renewal { stream, sequence } => {
+            json!({"hex": hex, "kind": "renewal", "sequence": sequence, "stream": stream.0})
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Client;
 use crate::options::digest_name;
 use haul_protocol::{
-    CAPABILITY_RECHECK,
+    CAPABILITY_PRIVATE, CAPABILITY_RECHECK,
     handshake::Granted,
     limits,
     message::{self, Fault, FaultCode},
@@ -29,6 +29,14 @@ impl Client<'_> {
                 .needs("a server that knows --recheck")
                 .found("one that does not")
                 .hint("install the same haul version on both ends, or leave --recheck out"));
+        }
+        let is_private = self.open.protection == message::Protection::Private;
+        if is_private && !granted.capabilities.contains(&CAPABILITY_PRIVATE) {
+            let what = "the server knows nothing of private data streams";
+            return Err(Fault::new(FaultCode::Version, message::Side::Unknown, what)
+                .needs("a server that knows --protection private")
+                .found("one that does not")
+                .hint("install the same haul version on both ends"));
         }
         if opened.verify_target != self.open.verify_target {
             let what = "the server cannot read the target back";

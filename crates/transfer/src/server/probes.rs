@@ -164,6 +164,7 @@ impl Server {
         };
         let setup = StreamSetup {
             rdma: None,
+            private: None,
             keys,
             session: id,
             digest: message::Digest::None,

@@ -25,6 +25,7 @@ use crate::{
         figures_for_client::TellingFigures,
         listening::LOST_AFTER,
         moved_earlier::MovedEarlier,
+        private::{Part, Private},
         rdma,
         receiving::{Receiving, ReceivingOptions},
         role::{SessionEnd, drive},
@@ -52,7 +53,7 @@ use crate::{
 };
 use haul_datapath::choose::{self, StreamFacts};
 use haul_protocol::{
-    CAPABILITY_RECHECK, Message, ServerHandshake, StreamId,
+    CAPABILITY_PRIVATE, CAPABILITY_RECHECK, Message, ServerHandshake, StreamId,
     handshake::ServerStep,
     limits,
     message::{self, Digest, Direction, Fault, FaultCode, Side},
@@ -227,7 +228,7 @@ impl Server {
         peer: SocketAddr,
     ) -> Result<Accepted, Fault> {
         let grant = self.authorize(&open)?;
-        check_protection(&open, self.options.protection_min)?;
+        check_protection(&open, self.options.protection_min, &capabilities)?;
         let failed = |error: &dyn std::fmt::Display| no_room("no session can be set up", error);
         let session: [u8; 16] = random_bytes().map_err(|e| failed(&e))?;
         let ChosenKeys { keys, told: told_keys } =
@@ -259,6 +260,7 @@ impl Server {
         let (rdma, fabric_refused) = self.agree_rdma(&open, control.socket());
         let setup = StreamSetup {
             rdma,
+            private: self.private(&open),
             keys,
             session,
             digest: open.digest,
@@ -287,6 +289,14 @@ impl Server {
         })
     }
 
+    /// TLS of the data streams, where the client asks for private ones.
+    fn private(&self, open: &message::Open) -> Option<Private> {
+        let part = Part::Server(self.data_tls.clone());
+        let engine = Some(&*open.peer_engine).filter(|name| !name.is_empty());
+        let is_private = open.protection == message::Protection::Private;
+        is_private.then(|| Private::new(part, engine, self.options.rekey_after_bytes))
+    }
+
     /// Opens an RDMA provider that the client offers; else the reason why the streams stay TCP.
     pub(super) fn agree_rdma(
         &self,
@@ -295,6 +305,9 @@ impl Server {
     ) -> (Option<rdma::Route>, String) {
         if open.fabrics.is_empty() {
             return (None, String::new());
+        }
+        if open.protection == message::Protection::Private {
+            return (None, "--protection private goes by TCP".into());
         }
         if !self.options.rdma {
             return (None, "the server was started without --fabric".into());
@@ -682,9 +695,16 @@ fn shake_hands(
     }
 }
 
-fn check_protection(open: &message::Open, least: Protection) -> Result<(), Fault> {
+fn check_protection(
+    open: &message::Open,
+    least: Protection,
+    capabilities: &[u32],
+) -> Result<(), Fault> {
     let fits = match (open.protection, open.digest) {
-        (message::Protection::Safe, Digest::AesGmac) => true,
+        (message::Protection::Private, Digest::Crc32c | Digest::Xxh3128) => {
+            capabilities.contains(&CAPABILITY_PRIVATE)
+        }
+        (message::Protection::Safe, Digest::AesGmac) => least <= Protection::Safe,
         (message::Protection::Clear, Digest::None | Digest::Crc32c | Digest::Xxh3128) => {
             least == Protection::Clear
         }

@@ -114,6 +114,7 @@ const LOOK_BYTES: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct SourceWatch {
     host: Arc<Host>,
+    wire: WireKind,
     digest: bool,
     /// The engine that suits what was looked at last; that another stands in for it changes
     /// nothing.
@@ -125,12 +126,22 @@ pub struct SourceWatch {
 }
 
 impl SourceWatch {
-    /// Starts the watch; `None` where the user asked for the engine.
+    /// Starts the watch; `None` where the user asked for the engine, or the wire has only one,
+    /// whatever the page cache holds.
     #[must_use]
-    pub fn new(host: &Arc<Host>, digest: bool, chosen: &Chosen) -> Option<Self> {
+    pub fn new(host: &Arc<Host>, wire: WireKind, digest: bool, chosen: &Chosen) -> Option<Self> {
         let suits = chosen.candidates.first().filter(|_| !chosen.forced)?;
-        let host = host.clone();
-        Some(Self { host, digest, suits, looked_at: None, window_bytes: 0, cached_bytes: 0 })
+        let has_choice = matches!(wire, WireKind::Tcp | WireKind::KernelTls);
+        let (host, looked_at, window_bytes, cached_bytes) = (host.clone(), None, 0, 0);
+        has_choice.then_some(Self {
+            host,
+            wire,
+            digest,
+            suits,
+            looked_at,
+            window_bytes,
+            cached_bytes,
+        })
     }
 
     /// Takes an order of the session's thread: a choice tells what suits the source, a trial does
@@ -169,7 +180,7 @@ impl SourceWatch {
         self.cached_bytes = 0;
         let facts = choose::SendFacts {
             host: &self.host,
-            wire: WireKind::Tcp,
+            wire: self.wire,
             source: source_of(Some(file)),
             size_bytes: left_bytes.max(bulk_bytes),
             resident_share,
@@ -414,7 +425,7 @@ mod tests {
         let candidates = vec![&engines::sendfile::INFO];
         let chosen =
             Chosen { candidates, over_tcp: Vec::new(), because: String::new(), forced: false };
-        SourceWatch::new(host, true, &chosen).unwrap()
+        SourceWatch::new(host, WireKind::Tcp, true, &chosen).unwrap()
     }
 
     fn file(size_bytes: u64) -> FileOffer {
@@ -651,7 +662,20 @@ mod tests {
         let candidates = vec![&engines::sendfile::INFO];
         let asked =
             Chosen { candidates, over_tcp: Vec::new(), because: String::new(), forced: true };
-        assert!(SourceWatch::new(&host, true, &asked).is_none());
+        assert!(SourceWatch::new(&host, WireKind::Tcp, true, &asked).is_none());
+        let free = Chosen { forced: false, ..asked };
+        for (wire, has_choice) in [
+            (WireKind::Tcp, true),
+            (WireKind::KernelTls, true),
+            (WireKind::Tls, false),
+            (WireKind::Fabric, false),
+        ] {
+            assert_eq!(
+                SourceWatch::new(&host, wire, true, &free).is_some(),
+                has_choice,
+                "{wire:?}"
+            );
+        }
         let mut watch = watch(&host);
         let file = Arc::new(SpanFile::zeros().unwrap());
         let span = FileSpan { id: SpanId(1), file, offset_bytes: 0, len_bytes: 1 << 20 };

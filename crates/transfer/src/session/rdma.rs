@@ -5,8 +5,9 @@
 //! From then on bytes go by the pair, and the connection is its lifeline: they end together, so
 //! that a stream is cut, given up and fenced as every other.
 
-use super::streams::{
-    Beside, RdmaEnd, StreamError, StreamEvent, StreamFigures, StreamSetup, Streams,
+use super::{
+    streams::{Beside, RdmaEnd, StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
+    way::Way,
 };
 use crate::{
     locks::{Lock, lock},
@@ -286,13 +287,6 @@ impl Route {
             )),
         }
     }
-}
-
-/// The direction in which a stream's bytes go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    Sends,
-    Receives,
 }
 
 /// A stream of a session, as far as its endpoints are concerned.

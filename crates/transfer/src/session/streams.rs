@@ -1,13 +1,13 @@
 //! Data streams of a session: opening them, what each found out, and ending them.
 
-use super::{headway::Carried, rdma};
+use super::{headway::Carried, private::Private, rdma};
 use crate::{
     digest::{SessionKeys, SpanDigest},
     locks::{Lock, lock, rank},
     transport::{tcp, waker::Waker},
 };
 use haul_datapath::{
-    EngineError, FabricFigures, Host, StageTimes, WireKind,
+    EngineError, FabricFigures, Host, StageTimes,
     choose::{self, CongestionChoice},
 };
 use haul_host::cpu_quota::Throttling;
@@ -271,6 +271,9 @@ pub enum StreamError {
     Socket(#[from] io::Error),
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The key of a private stream has protected enough; another stream takes its place.
+    #[error("the stream's key has protected enough")]
+    Renewal,
     /// The sender closed it between two frames, and did not say that it was the end.
     #[error("the sender closed the stream")]
     Closed,
@@ -337,6 +340,8 @@ pub struct StreamSetup {
     pub buffer_bytes_max: usize,
     /// RDMA endpoints that bytes go over; `None` for TCP.
     pub rdma: Option<rdma::Route>,
+    /// TLS of the data streams; `None` where they are not private.
+    pub private: Option<Private>,
 }
 
 impl StreamSetup {
@@ -360,13 +365,8 @@ impl StreamSetup {
             pacing_bytes_per_s: None,
             buffer_bytes_max: 1 << 20,
             rdma: None,
+            private: None,
         }
-    }
-
-    /// The kind of the streams' wires.
-    #[must_use]
-    pub fn wire(&self) -> WireKind {
-        if self.rdma.is_some() { WireKind::Fabric } else { WireKind::Tcp }
     }
 
     /// Whether this side looks at every byte that it moves.

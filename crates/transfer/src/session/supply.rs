@@ -99,6 +99,13 @@ impl Supply {
         }
     }
 
+    /// Opens a stream in place of one whose key has protected enough; a server waits to be given
+    /// one.
+    #[must_use]
+    pub fn renew(&self) -> Option<(StreamId, Connect)> {
+        self.connection(Duration::ZERO)
+    }
+
     /// Notes the bytes verified so far (`total`) and whether any file is under way (`has_files`).
     pub fn watch_headway(&self, total: u64, has_files: bool) {
         let Some(headway) = self.headway() else { return };

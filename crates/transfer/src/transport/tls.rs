@@ -1,5 +1,5 @@
-//! TLS 1.3 for the control connection. The server's certificate is self-signed and pinned by the
-//! token.
+//! TLS 1.3 for the control connection and for private data streams. The server's certificate is
+//! self-signed and pinned by the token.
 
 use crate::{
     state::Identity,
@@ -7,15 +7,80 @@ use crate::{
 };
 use rustls::{
     ClientConfig, DigitallySignedStruct, OtherError, ServerConfig, SignatureScheme,
-    client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    client::{
+        Resumption,
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+    },
     crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs},
     pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime},
     version::TLS13,
 };
 use std::{io, sync::Arc};
 
+/// Name of the protocol in the handshake of a private data stream (RFC 7301). A handshake of a
+/// control connection has none, so that neither can stand in the other's place.
+const DATA_PROTOCOL: &[u8] = b"haul-data/1";
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
+}
+
+/// Ciphers of private streams, best first: AES where the processor has instructions
+/// for it and for GCM, and otherwise ChaCha20, which is quick without any.
+fn data_provider(has_aes: bool) -> Arc<CryptoProvider> {
+    let aes = aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let chacha = aws_lc_rs::cipher_suite::TLS13_CHACHA20_POLY1305_SHA256;
+    let cipher_suites = if has_aes { vec![aes, chacha] } else { vec![chacha, aes] };
+    Arc::new(CryptoProvider { cipher_suites, ..aws_lc_rs::default_provider() })
+}
+
+/// Whether this processor has instructions for AES and for the multiplications of GCM.
+fn has_aes() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::is_x86_feature_detected!("aes") && std::is_x86_feature_detected!("pclmulqdq")
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        std::arch::is_aarch64_feature_detected!("aes")
+            && std::arch::is_aarch64_feature_detected!("pmull")
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        false
+    }
+}
+
+/// TLS settings of a server's private data streams.
+///
+/// # Errors
+/// If the stored key does not belong to the certificate.
+pub fn server_data_config(identity: &Identity) -> io::Result<Arc<ServerConfig>> {
+    let has_aes = has_aes();
+    let mut config = server_builder(identity, data_provider(has_aes))?;
+    // What both are good at: the client's choice, unless this side is bad at it.
+    config.ignore_client_order = !has_aes;
+    config.alpn_protocols = vec![DATA_PROTOCOL.to_vec()];
+    config.enable_secret_extraction = true;
+    Ok(Arc::new(config))
+}
+
+/// TLS settings of a client's private data streams to the server with this fingerprint.
+///
+/// # Errors
+/// If the provider lacks TLS 1.3.
+pub fn client_data_config(fingerprint: [u8; 16]) -> io::Result<Arc<ClientConfig>> {
+    let mut config = client_builder(fingerprint, data_provider(has_aes()))?;
+    config.alpn_protocols = vec![DATA_PROTOCOL.to_vec()];
+    config.resumption = Resumption::disabled();
+    config.enable_secret_extraction = true;
+    Ok(Arc::new(config))
+}
+
+/// Whether the handshake of a data stream agreed on the protocol of data streams.
+#[must_use]
+pub fn is_data_protocol(agreed: Option<&[u8]>) -> bool {
+    agreed == Some(DATA_PROTOCOL)
 }
 
 /// TLS settings of a server.
@@ -23,9 +88,15 @@ fn provider() -> Arc<CryptoProvider> {
 /// # Errors
 /// If the stored key does not belong to the certificate.
 pub fn server_config(identity: &Identity) -> io::Result<Arc<ServerConfig>> {
+    let mut config = server_builder(identity, provider())?;
+    config.max_fragment_size = Some(RECORD_BYTES_MAX);
+    Ok(Arc::new(config))
+}
+
+fn server_builder(identity: &Identity, provider: Arc<CryptoProvider>) -> io::Result<ServerConfig> {
     let certificate = CertificateDer::from(identity.certificate_der.clone());
     let key = PrivatePkcs8KeyDer::from(identity.key_der.clone());
-    let mut config = ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .map_err(io::Error::other)?
         .with_no_client_auth()
@@ -33,8 +104,7 @@ pub fn server_config(identity: &Identity) -> io::Result<Arc<ServerConfig>> {
         .map_err(io::Error::other)?;
     // A session is as long as a connection: nothing to resume, so no tickets.
     config.send_tls13_tickets = 0;
-    config.max_fragment_size = Some(RECORD_BYTES_MAX);
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 /// TLS settings of a client that believes only the server with this fingerprint.
@@ -42,16 +112,22 @@ pub fn server_config(identity: &Identity) -> io::Result<Arc<ServerConfig>> {
 /// # Errors
 /// If the provider lacks TLS 1.3.
 pub fn client_config(fingerprint: [u8; 16]) -> io::Result<Arc<ClientConfig>> {
-    let provider = provider();
+    let mut config = client_builder(fingerprint, provider())?;
+    config.max_fragment_size = Some(RECORD_BYTES_MAX);
+    Ok(Arc::new(config))
+}
+
+fn client_builder(
+    fingerprint: [u8; 16],
+    provider: Arc<CryptoProvider>,
+) -> io::Result<ClientConfig> {
     let algorithms = provider.signature_verification_algorithms;
-    let mut config = ClientConfig::builder_with_provider(provider)
+    Ok(ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&TLS13])
         .map_err(io::Error::other)?
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Pinned { fingerprint, algorithms }))
-        .with_no_client_auth();
-    config.max_fragment_size = Some(RECORD_BYTES_MAX);
-    Ok(Arc::new(config))
+        .with_no_client_auth())
 }
 
 /// Most bytes of a record, which is read when all of it has arrived. The first window of a

@@ -326,6 +326,18 @@ impl Peer {
         &mut self,
         change: impl FnOnce(&mut message::Opened),
     ) -> Result<message::Open, ControlError> {
+        self.let_in_with(&[], change)
+    }
+
+    /// Lets a client in as [`Self::let_in_granting`] does, as a server with these capabilities.
+    ///
+    /// # Errors
+    /// As [`Self::let_in`].
+    pub fn let_in_with(
+        &mut self,
+        capabilities: &[u32],
+        change: impl FnOnce(&mut message::Opened),
+    ) -> Result<message::Open, ControlError> {
         let open = self.hear(|message| match message {
             Message::Open(open) => Some(open.clone()),
             _ => None,
@@ -334,7 +346,7 @@ impl Peer {
         self.say(Message::HelloReply(message::HelloReply {
             version: 1,
             software,
-            ..Default::default()
+            capabilities: capabilities.to_vec(),
         }));
         let mut opened = message::Opened {
             session: [7; 16],

@@ -533,6 +533,7 @@ impl Session<'_> {
     fn setup(&self, asked: &message::Probe) -> StreamSetup {
         let mut setup = StreamSetup {
             rdma: self.rdma.clone(),
+            private: None,
             keys: self.keys.clone(),
             session: self.session,
             digest: message::Digest::None,

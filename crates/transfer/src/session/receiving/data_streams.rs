@@ -10,7 +10,7 @@ use crate::{
         engine_orders::{Chosen, Engines},
         headway::{Carried, Cut},
         receiving::receive_spans,
-        streams::{StreamEvent, StreamFigures},
+        streams::{StreamError, StreamEvent, StreamFigures},
         supply::{Connect, Supply},
     },
     transport::segments,
@@ -98,6 +98,11 @@ impl DataStreams {
                     let fault = Fault::new(FaultCode::ProtocolViolation, message::Side::Path, what);
                     context.tell(Event::Error(Problem::of(&fault.found(why.what))));
                 }
+                StreamEvent::Ended { stream, why: Some(StreamError::Renewal), .. } => {
+                    self.stillness.seen.remove(&stream);
+                    lock(&context.shared.machine).stream_closed(stream);
+                    self.renew(context);
+                }
                 StreamEvent::Ended { stream, why, carried, in_span } => {
                     self.stillness.seen.remove(&stream);
                     lock(&context.shared.machine).stream_closed(stream);
@@ -124,6 +129,16 @@ impl DataStreams {
             let what = "a span arrived damaged or forged; it is asked for again";
             let fault = Fault::new(FaultCode::DataDamaged, message::Side::Path, what);
             context.tell(Event::Error(Problem::of(&fault)));
+        }
+    }
+
+    /// Opens another stream, with another key, in place of one that ended for its key's sake.
+    fn renew(&self, context: &Context<'_>) {
+        if context.finishing || context.shared.streams.stopping() {
+            return;
+        }
+        if let Some((stream, connect)) = self.supply.renew() {
+            self.spawn(stream, connect, context);
         }
     }
 

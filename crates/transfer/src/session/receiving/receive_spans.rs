@@ -4,9 +4,11 @@ use crate::session::{
     contents::Contents,
     engine_orders::{Chosen, Orders},
     numa,
-    rdma::{self, Stream},
+    rdma::Stream,
     receiving::committer::{CommitterHandle, SharedTarget},
     streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
+    way::Way,
+    wires,
 };
 use crate::{
     clocks::{elapsed_ns, thread_cpu_ns},
@@ -155,7 +157,7 @@ pub fn run(
     numa::run_near_interface(Path::new("/"), &socket, &host);
     let wire = socket.try_clone()?;
     let of = Stream { streams: &shared.streams, setup: &shared.setup, stream, figures };
-    let (sent_by, candidates) = rdma::wire(&of, socket, rdma::Way::Receives, chosen.both())?;
+    let (sent_by, candidates) = wires::wire(&of, socket, Way::Receives, chosen.both())?;
     let receiver = fallback::Receiver::open(candidates, sent_by, &host, memory)
         .map_err(|error| error.cause)?;
     let mut this = ReceiveStream {
@@ -187,6 +189,7 @@ pub fn run(
     this.update_figures(false);
     match left {
         Leave::Orderly => Ok(()),
+        Leave::Broken(StreamError::Renewal) => Err(StreamError::Renewal),
         Leave::Broken(error) => {
             Stream { streams: &shared.streams, setup: &shared.setup, stream, figures }
                 .ended(&error);
@@ -220,6 +223,15 @@ impl ReceiveStream {
             Ok(FrameHeader::Pack(pack)) => return self.receive_pack(&pack),
             Ok(FrameHeader::End { stream, .. }) if stream == self.stream => {
                 return Err(Leave::Orderly);
+            }
+            Ok(FrameHeader::Renewal { stream, .. })
+                if stream == self.stream && self.shared.setup.private.is_some() =>
+            {
+                return Err(Leave::Broken(StreamError::Renewal));
+            }
+            Ok(FrameHeader::Renewal { .. }) => {
+                let why = "the end of a key on a stream that is not private, or of another stream";
+                return Err(ProtocolError::new(why).into());
             }
             Ok(FrameHeader::End { .. }) => {
                 return Err(ProtocolError::new("an end frame of another stream").into());

@@ -8,7 +8,7 @@ use crate::{
         headway::{Carried, Cut},
         listening::SILENT_AFTER_PING,
         sending::send_spans,
-        streams::{self, StreamEvent},
+        streams::{self, StreamError, StreamEvent},
         supply::{Connect, Supply},
     },
 };
@@ -138,6 +138,10 @@ impl DataStreams {
                 }
                 // A sender reads nothing of its streams.
                 StreamEvent::Violated { .. } => {}
+                StreamEvent::Ended { stream, why: Some(StreamError::Renewal), .. } => {
+                    self.watch.seen.remove(&stream);
+                    self.renew(context);
+                }
                 StreamEvent::Ended { stream, why, carried, .. } => {
                     self.watch.seen.remove(&stream);
                     if context.finishing || context.shared.streams.stopping() {
@@ -150,6 +154,16 @@ impl DataStreams {
                     self.replace(&why, (carried, at_work), context);
                 }
             }
+        }
+    }
+
+    /// Opens another stream, with another key, in place of one that ended for its key's sake.
+    fn renew(&self, context: &Context<'_>) {
+        if context.finishing || context.shared.streams.stopping() {
+            return;
+        }
+        if let Some((stream, connect)) = self.supply.renew() {
+            self.spawn(stream, connect, context);
         }
     }
 

@@ -195,7 +195,7 @@ mod tests {
             while far.read_exact(&mut header).is_ok() {
                 let pack = match FrameHeader::decode(&header).unwrap() {
                     FrameHeader::Pack(pack) => pack,
-                    FrameHeader::End { .. } => break,
+                    FrameHeader::End { .. } | FrameHeader::Renewal { .. } => break,
                     FrameHeader::Span(span) => panic!("{span:?}"),
                 };
                 far.read_exact(&mut vec![0; pack.len_bytes as usize]).unwrap();

@@ -4,11 +4,13 @@ use crate::session::{
     contents::Contents,
     engine_orders::{Chosen, Orders, SourceWatch},
     numa,
-    rdma::{self, Stream},
+    rdma::Stream,
     sending::pack::PACK_FILL_MIN_BYTES,
     sending::reading_ahead::{CacheLook, OpenedAhead, ReadingAhead},
     sending::sent_spans::{SentSpan, SentSpans},
     streams::{StreamError, StreamEvent, StreamFigures, StreamSetup, Streams},
+    way::Way,
+    wires,
 };
 use crate::{
     clocks::{elapsed_ns, thread_cpu_ns},
@@ -21,10 +23,11 @@ use crate::{
 };
 use haul_datapath::{
     Boundary, EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, fallback,
+    tls::RECORDS_MAX,
 };
 use haul_protocol::{
     FileId, Sender, SpanIndex, StreamId,
-    frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
+    frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
     message::{Fault, Side},
     pack::PackWriter,
     sender::Assignment,
@@ -43,6 +46,10 @@ use std::{
 
 /// Interval at which a stream without work checks whether the session is over.
 const IDLE_POLL: Duration = Duration::from_millis(50);
+/// Bytes of a full record of TLS (RFC 8446, 5.1).
+const CONTENT_BYTES_MAX: u64 = 1 << 14;
+/// Most records that a frame ends before they are full: its header's, its payload's, its trailer's.
+const RECORDS_PER_FRAME: u64 = 3;
 /// Bytes that stand in for those that could not be read.
 static FILLER: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -177,9 +184,12 @@ pub fn run(
     figures: &Arc<Lock<StreamFigures>>,
 ) -> Result<(), StreamError> {
     let mut sending = SendStream::open(shared, stream, socket, chosen, figures)?;
-    let result = sending.send_all().map_err(StreamError::from);
+    let result = sending.send_all();
     sending.update_figures();
     result.inspect_err(|error| {
+        if matches!(error, StreamError::Renewal) {
+            return;
+        }
         Stream { streams: &shared.streams, setup: &shared.setup, stream, figures }.ended(error);
     })
 }
@@ -196,7 +206,8 @@ impl SendStream {
         let memory = shared.setup.buffer_bytes_max;
         numa::run_near_interface(Path::new("/"), &socket, &host);
         let of = Stream { streams: &shared.streams, setup: &shared.setup, stream, figures };
-        let (wire, candidates) = rdma::wire(&of, socket, rdma::Way::Sends, chosen.both())?;
+        let (wire, candidates) = wires::wire(&of, socket, Way::Sends, chosen.both())?;
+        let wire_kind = wire.kind();
         let sender =
             fallback::Sender::open(candidates, wire, &host, memory).map_err(|error| error.cause)?;
         Ok(Self {
@@ -212,9 +223,7 @@ impl SendStream {
             figures: figures.clone(),
             begun: Instant::now(),
             idle_ns: 0,
-            // RDMA endpoints have one engine, whatever the page cache holds.
-            watch: SourceWatch::new(&host, shared.setup.sees_bytes(), chosen)
-                .filter(|_| shared.setup.rdma.is_none()),
+            watch: SourceWatch::new(&host, wire_kind, shared.setup.sees_bytes(), chosen),
             order: 0,
             copied_bytes: 0,
             payload_bytes: 0,
@@ -222,11 +231,15 @@ impl SendStream {
         })
     }
 
-    fn send_all(&mut self) -> Result<(), EngineError> {
+    fn send_all(&mut self) -> Result<(), StreamError> {
         self.tell_fallbacks();
         self.update_figures();
         let mut next = None;
-        while let Some(work) = next.take().or_else(|| self.wait_for_work()) {
+        loop {
+            if next.is_none() && self.has_used_up_key() {
+                return self.renew();
+            }
+            let Some(work) = next.take().or_else(|| self.wait_for_work()) else { break };
             if work.is_small() {
                 next = self.send_pack(work)?;
             } else {
@@ -251,6 +264,33 @@ impl SendStream {
         // The session is over either way: a peer that has left already is no failure.
         let _ = self.sender.send_bytes(&end.encode(), Boundary::Flush);
         Ok(())
+    }
+
+    /// Whether the key of a private stream has protected so much that another is due.
+    fn has_used_up_key(&self) -> bool {
+        let Some(private) = &self.shared.setup.private else { return false };
+        let frames_bytes = self.sequence * (HEADER_BYTES + TRAILER_BYTES) as u64;
+        let bytes = self.payload_bytes + frames_bytes;
+        let records = bytes / CONTENT_BYTES_MAX + self.sequence * RECORDS_PER_FRAME;
+        bytes >= private.rekey_after_bytes || records >= RECORDS_MAX / 2
+    }
+
+    /// Ends the stream for the sake of its key, and stays until the receiver has closed it: then
+    /// all that was sent is acknowledged, and nothing goes out again.
+    fn renew(&mut self) -> Result<(), StreamError> {
+        self.sender.reap(Wait::ForAll, &mut self.done)?;
+        self.count_done();
+        let end = FrameHeader::Renewal { stream: self.stream, sequence: self.sequence };
+        self.sender.send_bytes(&end.encode(), Boundary::Flush)?;
+        self.update_figures();
+        let begun = Instant::now();
+        while self.is_open() && !self.shared.streams.stopping() {
+            let shared = self.shared.clone();
+            let machine = lock(&shared.machine);
+            let _ = machine.wait_timeout(&shared.spans, IDLE_POLL);
+        }
+        self.idle_ns += elapsed_ns(begun);
+        Err(StreamError::Renewal)
     }
 
     /// Changes to another engine where the session's thread, or the page cache ahead, asks for it.
@@ -303,8 +343,12 @@ impl SendStream {
         lock(&self.shared.machine).open_streams().any(|stream| stream == self.stream)
     }
 
-    /// Takes the next span whose file can be opened; files that cannot are given up.
+    /// Takes the next span whose file can be opened; files that cannot are given up. None where
+    /// the stream is to be replaced for its key's sake.
     pub(super) fn take_work(&mut self) -> Option<Work> {
+        if self.has_used_up_key() {
+            return None;
+        }
         loop {
             let assignment = lock(&self.shared.machine).next_span(self.stream)?;
             self.shared.ahead.taken(assignment.file);

@@ -159,7 +159,9 @@ impl Arrived {
             assert_eq!(arrived.end, None, "bytes behind the end");
             match FrameHeader::decode(take(&mut bytes)).expect("a header") {
                 FrameHeader::Pack(pack) => arrived.packs.push(pack.spans),
-                FrameHeader::End { sequence, .. } => arrived.end = Some(sequence),
+                FrameHeader::End { sequence, .. } | FrameHeader::Renewal { sequence, .. } => {
+                    arrived.end = Some(sequence);
+                }
                 FrameHeader::Span(header) => {
                     let (payload, rest) = bytes.split_at(header.len_bytes as usize);
                     bytes = rest;

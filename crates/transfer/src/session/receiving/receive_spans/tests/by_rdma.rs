@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     session::{
-        rdma::{Opening, Part, Route, Way},
+        rdma::{self, Opening, Part, Route},
         receiving::with_sender::DataStream,
     },
     transport::waker::Waker,

@@ -122,6 +122,11 @@ final class VectorsTest {
         JsonNode vectors = Vectors.read("frames.json");
         for (JsonNode vector : vectors.get("headers")) {
             byte[] bytes = Vectors.hex(vector, "hex");
+            if (vector.get("kind").textValue().equals("renewal")) {
+                // Of private streams only, which this client does not have.
+                assertThrows(ProtocolViolation.class, () -> Frames.Header.decode(bytes));
+                continue;
+            }
             Frames.Header header = header(vector);
             assertArrayEquals(bytes, header.encode());
             assertEquals(header, Frames.Header.decode(bytes));

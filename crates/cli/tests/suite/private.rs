@@ -1,0 +1,403 @@
+//! Private data streams: what one hears who listens, and what becomes of those who meddle.
+//!
+//! Where the kernel has TLS these streams go by it; `cargo xtask lab kernel-tls` sees that. The
+//! engine `tls` is seen here on any kernel.
+
+use crate::harness::{
+    PATIENCE, Place, assert_no_temporaries, assert_same_files, assert_same_trees,
+    frames::{Frame, SPAN_BYTES, header, hear_close, open_stream, take_stream},
+    peer::{FakeServer, Peer, hello, offer},
+    server::{Server, ServerSetup},
+};
+use haul_protocol::{
+    CAPABILITY_PRIVATE, Message, StreamId,
+    frame::{PayloadStatus, Preface},
+    limits,
+    message::{self, Digest, Direction, FaultCode, FileKind, FileOffer, Protection},
+};
+use haul_sys::ktls;
+use haul_testkit::{
+    faulty_proxy::{Direction as Way, Fault, FaultyProxy, Kind},
+    skip::skip,
+};
+use haul_transfer::internals::{PRIVATE_LABEL, SessionKeys, client_config, client_data_config};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
+use serde_json::Value;
+use std::{
+    ffi::OsString,
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    sync::Arc,
+    time::Instant,
+};
+
+const MIB: u64 = 1 << 20;
+/// The engine of this process at both ends, whatever the kernel has.
+const BY_PROCESS: [&str; 6] =
+    ["--protection", "private", "--send-engine", "tls", "--receive-engine", "tls"];
+
+fn private(words: &[OsString]) -> Vec<OsString> {
+    words.iter().cloned().chain(BY_PROCESS.map(OsString::from)).collect()
+}
+
+#[test]
+fn trees_and_large_files_arrive_pushed_and_pulled() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.tree(&place.source("tree"), 3, 40);
+    place.file(&place.source("tree/large"), 33 * MIB + 4321);
+    let ran = place.push(&private(&words![place.source("tree"), server.url("")]));
+    let report = ran.ok();
+    assert_eq!(report["protection"], "private");
+    let engines = [&report["send_engine"], &report["receive_engine"]];
+    assert_eq!(engines, [&Value::from("tls"); 2]);
+    // Each byte passes this process on either side.
+    let copied_bytes = report["copied_bytes"].as_u64().unwrap();
+    assert!(copied_bytes >= 2 * 33 * MIB, "{report}");
+    for side in ["source", "target"] {
+        let memory = report[side]["max_rss_bytes"].as_u64().unwrap();
+        assert!(memory <= 64 * MIB, "the {side} took {memory} bytes of memory");
+    }
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    let pulled = place.pull(&private(&words![server.url("tree"), place.target("")]));
+    assert_eq!(pulled.ok()["receive_engine"], "tls");
+    assert_same_trees(&place.root("tree"), &place.target("tree"));
+    assert_no_temporaries(&place.path(""));
+}
+
+/// The kernel encrypts where it has TLS, and else this process.
+#[test]
+fn without_a_word_about_engines_it_works_too() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("data"), 9 * MIB + 1);
+    let words = words![place.source("data"), server.url(""), "--protection", "private"];
+    place.push(&words).ok();
+    assert_same_files(&place.source("data"), &place.root("data"));
+    let words = words![server.url("data"), place.target(""), "--protection", "private"];
+    place.pull(&words).ok();
+    assert_same_files(&place.source("data"), &place.target("data"));
+}
+
+/// `cargo xtask lab kernel-tls` runs it on a kernel that has TLS, and counts what that encrypted.
+#[test]
+fn where_the_kernel_encrypts_no_byte_passes_user_space_and_streams_are_replaced_too() {
+    if let Err(error) = ktls::check(ktls::Version::Tls13, ktls::Cipher::Aes128Gcm) {
+        return skip("the kernel's tls", error.to_string());
+    }
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--rekey-after", "2M"]).start(&place);
+    place.file(&place.source("data"), 9 * MIB + 4321);
+    let asked = words!["--protection", "private", "--span-size", "1M", "--rekey-after", "2M"];
+    let engines = words!["--send-engine", "sendfile", "--receive-engine", "splice"];
+    let asked = [asked, engines].concat();
+    let ran = place.push(&[words![place.source("data"), server.url("")], asked.clone()].concat());
+    assert_eq!((&ran.ok()["copied_bytes"], &ran.ok()["resent_spans"]), (&0.into(), &0.into()));
+    assert_same_files(&place.source("data"), &place.root("data"));
+    let ran = place.pull(&[words![server.url("data"), place.target("")], asked].concat());
+    assert_eq!((&ran.ok()["copied_bytes"], &ran.ok()["resent_spans"]), (&0.into(), &0.into()));
+    assert_same_files(&place.source("data"), &place.target("data"));
+}
+
+/// The word that one looks for who listens on the path.
+const MARKER: &[u8] = b"the secret of the source";
+
+fn file_of_markers(place: &Place) -> u64 {
+    let content = MARKER.repeat(20_000);
+    fs::write(place.source("data"), &content).unwrap();
+    content.len() as u64
+}
+
+#[test]
+fn who_listens_on_the_path_hears_no_byte_of_the_file() {
+    for (protection, is_heard) in [("safe", true), ("private", false)] {
+        let place = Place::new();
+        let server = Server::start(&place);
+        let len_bytes = file_of_markers(&place);
+        let proxy = FaultyProxy::start(server.address(), |_| Fault::None).unwrap();
+        proxy.look_for(MARKER);
+        let url = |path: &str| server.url_by(proxy.address(), path);
+        let asked = ["--protection", protection, "--streams", "2"];
+        place
+            .push(&words![place.source("data"), url(""), asked[0], asked[1], asked[2], asked[3]])
+            .ok();
+        let pushed = proxy.markers_seen();
+        place.pull(&words![url("data"), place.target(""), asked[0], asked[1]]).ok();
+        let pulled = proxy.markers_seen() - pushed;
+        assert_same_files(&place.source("data"), &place.target("data"));
+        let whole = len_bytes / MARKER.len() as u64;
+        let expected = if is_heard { [whole; 2] } else { [0; 2] };
+        assert_eq!([pushed, pulled], expected, "{protection}");
+    }
+}
+
+#[test]
+fn a_stream_is_replaced_before_its_key_has_protected_too_much_and_no_span_goes_twice() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--rekey-after", "1M"]).start(&place);
+    place.file(&place.source("data"), 24 * MIB + 77);
+    let proxy = FaultyProxy::start(server.address(), |_| Fault::None).unwrap();
+    let url = |path: &str| server.url_by(proxy.address(), path);
+    let asked = words!["--span-size", "64K", "--rekey-after", "1M", "--streams", "2"];
+    let push = [words![place.source("data"), url("")], asked.clone()].concat();
+    let ran = place.push(&private(&push));
+    let pushed = proxy.connections().1;
+    assert_eq!(ran.ok()["resent_spans"], 0);
+    assert_same_files(&place.source("data"), &place.root("data"));
+    // A stream ends at the first span that comes to a mebibyte, or at the one that was taken then.
+    assert!((20..=26).contains(&pushed), "{pushed} streams for 24 MiB");
+    let pull = [words![url("data"), place.target("")], asked].concat();
+    let ran = place.pull(&private(&pull));
+    let pulled = proxy.connections().1 - pushed;
+    assert_eq!(ran.ok()["resent_spans"], 0);
+    assert_same_files(&place.source("data"), &place.target("data"));
+    assert!((20..=26).contains(&pulled), "{pulled} streams for 24 MiB");
+    // Small files in packs, too.
+    place.tree(&place.source("tree"), 10, 400);
+    let push = words![place.source("tree"), server.url(""), "--rekey-after", "64K"];
+    assert_eq!(place.push(&private(&push)).ok()["resent_spans"], 0);
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
+#[test]
+fn a_changed_bit_costs_a_stream_and_no_wrong_byte_arrives() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("data"), 12 * MIB);
+    for (direction, way) in [("push", Way::ToServer), ("pull", Way::ToClient)] {
+        let proxy = FaultyProxy::start(server.address(), move |arrival| {
+            let at = 2 * MIB + u64::from(arrival.number) * 3333;
+            let is_meant = arrival.kind == Kind::Data && arrival.number < 3;
+            if is_meant { Fault::Flip { direction: way, at, every: None } } else { Fault::None }
+        })
+        .unwrap();
+        let url = |path: &str| server.url_by(proxy.address(), path);
+        let ran = if direction == "push" {
+            place.push(&private(&words![place.source("data"), url("")]))
+        } else {
+            place.pull(&private(&words![url("data"), place.target("")]))
+        };
+        ran.ok();
+        assert!(proxy.flipped_bits() > 0);
+    }
+    assert_same_files(&place.source("data"), &place.root("data"));
+    assert_same_files(&place.source("data"), &place.target("data"));
+}
+
+#[test]
+fn a_server_that_wants_private_streams_takes_no_others() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--protection-min", "private"]).start(&place);
+    place.file(&place.source("data"), MIB);
+    for protection in ["safe", "clear"] {
+        let words = words![place.source("data"), server.url(""), "--protection", protection];
+        let ran = place.push(&words);
+        ran.says(&["does not take this protection", "--protection private or more", protection]);
+    }
+    assert!(!place.root("data").exists());
+    place.push(&private(&words![place.source("data"), server.url("")])).ok();
+    assert_same_files(&place.source("data"), &place.root("data"));
+}
+
+#[test]
+fn rdma_endpoints_and_no_digest_do_not_go_with_private_streams() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("data"), 1);
+    for (more, found) in [("--fabric", "RDMA endpoints"), ("--digest=none", "digest none")] {
+        let ran = place.push(&private(&words![place.source("data"), server.url(""), more]));
+        ran.refused(&["private data streams", found]);
+    }
+}
+
+/// Request of a client of this server that wants private streams.
+fn asks(server: &Server, direction: Direction, path: &[u8]) -> message::Open {
+    let (protection, digest) = (Protection::Private, Digest::Crc32c);
+    message::Open { protection, digest, ..Peer::asks(server, direction, path) }
+}
+
+fn with_private_session(server: &Server, asked: message::Open) -> (Peer, [u8; 16]) {
+    let mut peer = Peer::connect(server);
+    let Message::Hello(mut hello) = hello(1, 1) else { panic!("a hello") };
+    hello.capabilities.push(CAPABILITY_PRIVATE);
+    peer.say(Message::Hello(hello));
+    peer.say(Message::Open(asked));
+    let opened = peer.hear(|message| match message {
+        Message::Opened(opened) => Some(opened.clone()),
+        _ => None,
+    });
+    peer.control.trust();
+    (peer, opened.unwrap().session)
+}
+
+/// TLS on a data stream, by rustls alone.
+fn tls(socket: TcpStream, config: Arc<ClientConfig>) -> StreamOwned<ClientConnection, TcpStream> {
+    let name = ServerName::try_from("haul").unwrap();
+    let mut tls = StreamOwned::new(ClientConnection::new(config, name).unwrap(), socket);
+    while tls.conn.is_handshaking() {
+        if tls.conn.complete_io(&mut tls.sock).is_err() {
+            break;
+        }
+    }
+    tls
+}
+
+/// The proof that the client with these keys gives on this connection.
+fn proof(
+    tls: &StreamOwned<ClientConnection, TcpStream>,
+    keys: &SessionKeys,
+    (session, stream): ([u8; 16], u32),
+) -> [u8; 32] {
+    let signed = Preface::signed_bytes(StreamId(stream), &session);
+    let exported = tls.conn.export_keying_material([0; 32], PRIVATE_LABEL, Some(&signed)).unwrap();
+    keys.prove_private(&exported)
+}
+
+#[test]
+fn another_implementation_of_tls_pushes_a_file_by_the_specification() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let (mut peer, session) = with_private_session(&server, asks(&server, Direction::Push, b""));
+    let keys = Arc::new(peer.control.session_keys(&session).unwrap());
+    let payload: Vec<u8> = (0..50_000_u32).map(|byte| (byte % 251) as u8).collect();
+    let size_bytes = payload.len() as u64;
+    peer.say(Message::FileOffer(FileOffer { size_bytes, ..offer(0, b"file", FileKind::Regular) }));
+    peer.hear(|message| matches!(message, Message::FileAnswer(_)).then_some(())).unwrap();
+    let socket = open_stream(server.address(), &keys, session, 0);
+    let config = client_data_config(server.token().fingerprint).unwrap();
+    let mut stream = tls(socket, config);
+    let proof = proof(&stream, &keys, (session, 0));
+    stream.write_all(&proof).unwrap();
+    let span = header(0, 0, 0, 0, size_bytes);
+    let frame = Frame::new(&keys, Digest::Crc32c, span, &payload, PayloadStatus::Confirmed);
+    stream.write_all(&frame.encode()).unwrap();
+    let settled = peer.hear(|message| match message {
+        Message::FileSettled(settled) => Some(settled.fault.clone()),
+        _ => None,
+    });
+    assert_eq!(settled.unwrap(), None);
+    assert_eq!(fs::read(place.root("file")).unwrap(), payload);
+}
+
+/// One who stands on the path has the client's preface, and puts a handshake of its own behind it.
+#[test]
+fn nobody_but_the_session_s_client_gets_a_byte_or_gives_one() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    fs::write(place.root("data"), MARKER.repeat(1000)).unwrap();
+    let (mut peer, session) =
+        with_private_session(&server, asks(&server, Direction::Pull, b"data"));
+    peer.hear(|message| matches!(message, Message::FileOffer(_)).then_some(())).unwrap();
+    let need = message::Need { span_bytes: SPAN_BYTES, ..message::Need::default() };
+    let answer = message::Answer::Need(need);
+    peer.say(Message::FileAnswer(message::FileAnswer { file: haul_protocol::FileId(0), answer }));
+    peer.sync().unwrap();
+    let keys = Arc::new(peer.control.session_keys(&session).unwrap());
+    let fingerprint = server.token().fingerprint;
+    let strangers = Arc::new(SessionKeys::from_bytes(&[5; limits::DATA_KEYS_BYTES]));
+    type Words = fn(&[u8; 32], &[u8; 32]) -> Vec<u8>;
+    let attempts: [Words; 4] = [
+        // A proof by other keys, none, a part of one, and one with a bit changed.
+        |_, strangers| strangers.to_vec(),
+        |_, _| vec![0; 32],
+        |own, _| own[..31].to_vec(),
+        |own, _| [&[own[0] ^ 1], &own[1..]].concat(),
+    ];
+    for (number, words) in attempts.into_iter().enumerate() {
+        let stream = number as u32;
+        let socket = open_stream(server.address(), &keys, session, stream);
+        let mut tls = tls(socket, client_data_config(fingerprint).unwrap());
+        let own = proof(&tls, &keys, (session, stream));
+        let others = proof(&tls, &strangers, (session, stream));
+        tls.write_all(&words(&own, &others)).unwrap();
+        let mut heard = Vec::new();
+        let _ = tls.read_to_end(&mut heard);
+        assert_eq!(heard, [0; 0], "attempt {number}");
+    }
+    // A proof that was made on another connection, though for the same stream's number.
+    let socket = open_stream(server.address(), &keys, session, 20);
+    let first = tls(socket, client_data_config(fingerprint).unwrap());
+    let replayed = proof(&first, &keys, (session, 21));
+    drop(first);
+    let socket = open_stream(server.address(), &keys, session, 21);
+    let mut second = tls(socket, client_data_config(fingerprint).unwrap());
+    second.write_all(&replayed).unwrap();
+    let mut heard = Vec::new();
+    let _ = second.read_to_end(&mut heard);
+    assert_eq!(heard, [0; 0], "a replayed proof");
+    // The handshake of a control connection, and frames without any.
+    let socket = open_stream(server.address(), &keys, session, 30);
+    let mut control = tls(socket, client_config(fingerprint).unwrap());
+    let mut heard = Vec::new();
+    let _ = control.read_to_end(&mut heard);
+    assert_eq!(heard, [0; 0], "a handshake without the protocol's name");
+    let mut socket = open_stream(server.address(), &keys, session, 31);
+    socket.write_all(&[0; 4096]).unwrap();
+    hear_close(&socket);
+    // Who is the client gets it, once the server has done with the others.
+    let begun = Instant::now();
+    let mut heard = vec![0; 200];
+    for stream in 40.. {
+        let socket = open_stream(server.address(), &keys, session, stream);
+        let mut own = tls(socket, client_data_config(fingerprint).unwrap());
+        if !own.conn.is_handshaking() {
+            let words = proof(&own, &keys, (session, stream));
+            own.write_all(&words).unwrap();
+            if own.read_exact(&mut heard).is_ok() {
+                break;
+            }
+        }
+        assert!(begun.elapsed() < PATIENCE, "{:?}", server.process.events());
+    }
+    assert!(heard.windows(MARKER.len()).any(|window| window == MARKER));
+}
+
+#[test]
+fn private_streams_are_neither_asked_for_nor_granted_without_the_capability() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let mut peer = Peer::connect(&server);
+    peer.say(hello(1, 1));
+    peer.say(Message::Open(asks(&server, Direction::Push, b"")));
+    assert_eq!(peer.hear_refusal().code, FaultCode::ProtectionTooLow);
+    // A server that grants it and has not said that it can.
+    place.file(&place.source("data"), 1000);
+    let fake = FakeServer::start(&place.path("fake"), |mut peer| {
+        let _ = peer.let_in();
+        peer.hear_close();
+    });
+    let ran = place.push(&private(&words![place.source("data"), fake.url("")]));
+    ran.says(&["knows nothing of private data streams"]);
+}
+
+/// A server that goes on in the clear gets nothing, and is not believed.
+#[test]
+fn a_client_sends_nothing_to_a_server_without_tls_behind_the_preface() {
+    let place = Place::new();
+    file_of_markers(&place);
+    let (tell, told) = std::sync::mpsc::channel();
+    let fake = FakeServer::start_with_streams(&place.path("fake"), move |mut peer, listener| {
+        let _ = peer.let_in_with(&[CAPABILITY_PRIVATE], |_| {});
+        let offered = peer.hear(|message| matches!(message, Message::FileOffer(_)).then_some(()));
+        if offered.is_err() {
+            return;
+        }
+        let need = message::Need { span_bytes: SPAN_BYTES, ..message::Need::default() };
+        let answer = message::Answer::Need(need);
+        let file = haul_protocol::FileId(0);
+        peer.say(Message::FileAnswer(message::FileAnswer { file, answer }));
+        let _ = peer.sync();
+        let mut stream = take_stream(listener);
+        // No record of TLS.
+        stream.write_all(&[0x55; 4096]).unwrap();
+        let mut heard = Vec::new();
+        let _ = stream.read_to_end(&mut heard);
+        tell.send(heard).unwrap();
+    });
+    let words = words![place.source("data"), fake.url(""), "--retry-for", "1s", "--streams", "1"];
+    let ran = place.push(&private(&words));
+    assert_ne!(ran.status, 0);
+    let heard = told.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+    assert!(heard.len() < 2000 && !heard.windows(8).any(|window| MARKER.starts_with(window)));
+}
