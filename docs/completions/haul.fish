@@ -104,6 +104,7 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l manifest -d 'Write a 
 complete -c haul -n "__fish_haul_using_subcommand push" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
 complete -c haul -n "__fish_haul_using_subcommand push" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
@@ -180,6 +181,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l manifest -d 'Write a 
 complete -c haul -n "__fish_haul_using_subcommand pull" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
 complete -c haul -n "__fish_haul_using_subcommand pull" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
@@ -216,6 +218,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -s V -l version -d 'Prin
 complete -c haul -n "__fish_haul_using_subcommand ls" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
 complete -c haul -n "__fish_haul_using_subcommand ls" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
+complete -c haul -n "__fish_haul_using_subcommand ls" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -s R -l recursive -d 'All that is below, and not only what the directory itself holds'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l json -d 'Print one JSON object a line: path, kind, bytes, modified, mode'
 complete -c haul -n "__fish_haul_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'

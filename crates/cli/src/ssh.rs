@@ -16,7 +16,7 @@ mod troubles;
 
 use haul_transfer::Problem;
 
-pub use messages::Purpose;
+pub use messages::{Ports, Purpose};
 
 /// A problem of the copy as a whole.
 fn problem(what: &str, needs: &str, found: &str, hint: &str) -> Problem {

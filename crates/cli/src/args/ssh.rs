@@ -2,6 +2,7 @@
 
 use super::{transfer::parse_url, usage_problem};
 use crate::ssh::{
+    Ports,
     login::{self, Login},
     program::SshProgram,
 };
@@ -18,6 +19,11 @@ pub struct LowSsh {
     /// haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd
     #[arg(long, value_name = "COMMAND", default_value = "haul")]
     pub remote_haul: String,
+    /// Ports of which the machine of user@host:path takes one, such as 50000-50100
+    ///
+    /// For a firewall that lets these through. Without it any free port is taken.
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub port_range: Option<Ports>,
 }
 
 impl LowSsh {
@@ -32,7 +38,7 @@ pub enum OtherSide {
     /// A server, by URLs that may lack their token.
     Server(Vec<HaulUrl>),
     /// A machine that ssh reaches, and paths there.
-    BySsh { program: SshProgram, login: Login, paths: Vec<Vec<u8>> },
+    BySsh { program: SshProgram, login: Login, paths: Vec<Vec<u8>>, ports: Option<Ports> },
 }
 
 impl OtherSide {
@@ -74,7 +80,7 @@ impl OtherSide {
         }
         let (program, login) = (ssh.checked()?, first.login.clone());
         let paths = places.into_iter().map(|place| place.path).collect();
-        Ok(Self::BySsh { program, login, paths })
+        Ok(Self::BySsh { program, login, paths, ports: ssh.port_range })
     }
 }
 

@@ -41,9 +41,9 @@ pub fn reach(
             token_source::complete(&mut urls, token_file).map_err(TransferError::start)?;
             Ok((urls, Held(None)))
         }
-        OtherSide::BySsh { program, login, paths } => {
+        OtherSide::BySsh { program, login, paths, ports } => {
             let Asked { purpose, removes, retry_for } = asked;
-            let wanted = Wanted { login, paths, purpose, removes, retry_for };
+            let wanted = Wanted { login, paths, purpose, removes, ports, retry_for };
             let (near, urls) = NearEnd::start(&program, wanted, interrupt)?;
             Ok((urls, Held(Some(near))))
         }

@@ -7,7 +7,7 @@
 
 use super::{
     frame,
-    messages::{Answer, EncodedPath, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION},
+    messages::{Answer, EncodedPath, Ports, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION},
     paths::Places,
     problem,
 };
@@ -18,7 +18,7 @@ use haul_transfer::{
 };
 use std::{
     io::{self, IsTerminal, Read, Write},
-    net::IpAddr,
+    net::{IpAddr, TcpListener},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
@@ -126,7 +126,7 @@ fn begin(
     options.root = ServeRoot::Directory(served.root.clone());
     options.state_directory = scratch.path().join("state");
     let state_directory = options.state_directory.clone();
-    let server = Server::bind(options)?;
+    let server = bind(options, request.ports)?;
     let root = ServedRoot::named(&served.root)?;
     let new = NewToken::new(root, request.rights());
     let (token, _) = StateDirectory::open(&state_directory)?.new_token(&new)?;
@@ -142,6 +142,35 @@ fn begin(
         grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
     };
     Ok((Begun { server, _scratch: scratch }, start))
+}
+
+/// Binds a server to a port of the range that is free.
+fn bind(mut options: ServeOptions, ports: Option<Ports>) -> Result<Server, Problem> {
+    let Some(ports) = ports else { return Server::bind(options) };
+    // Several copies begin at different ports, so that few tries are needed.
+    let count = u32::from(ports.last.saturating_sub(ports.first)) + 1;
+    let begin = std::process::id() % count;
+    let mut found = String::new();
+    for at in 0..count {
+        let offset = u16::try_from((begin + at) % count).unwrap_or_default();
+        let listen = format!("[::]:{}", ports.first + offset);
+        let tried = TcpListener::bind(&listen).or_else(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Err(error),
+            // A host without IPv6.
+            _ => TcpListener::bind(listen.replace("[::]", "0.0.0.0")),
+        });
+        match tried {
+            Ok(free) => {
+                drop(free);
+                options.listen = listen;
+                return Server::bind(options);
+            }
+            Err(error) => found = error.to_string(),
+        }
+    }
+    let needs = "a port of it that is free, and that your user may take there";
+    let what = format!("cannot listen on any of the ports {ports}");
+    Err(problem(&what, needs, &found, "name others by --port-range"))
 }
 
 fn home() -> Result<PathBuf, Problem> {

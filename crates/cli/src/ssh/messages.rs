@@ -4,6 +4,7 @@
 
 use haul_transfer::{HaulUrl, Problem, Rights};
 use serde::{Deserialize, Serialize};
+use std::{fmt, str::FromStr};
 
 /// Version of these messages; an end that needs more than the other can refuses it.
 pub const VERSION: u32 = 1;
@@ -33,9 +34,38 @@ pub struct Request {
     pub removes: bool,
     /// Paths as the user wrote them, percent-encoded; a push has one.
     pub paths: Vec<EncodedPath>,
+    /// Ports that the server may take; any free one where there are none.
+    #[serde(default)]
+    pub ports: Option<Ports>,
     /// Time that a server waits, once ssh is gone, for a client that comes back.
     #[serde(default)]
     pub grace_ms: u64,
+}
+
+/// A range of ports, both ends among them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ports {
+    pub first: u16,
+    pub last: u16,
+}
+
+/// Reads `50000-50100`, or one port.
+impl FromStr for Ports {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
+        let both = port(first).zip(port(last)).filter(|(first, last)| first <= last);
+        let ports = both.map(|(first, last)| Self { first, last });
+        ports.ok_or_else(|| format!("{text:?} is no range of ports; write it like 50000-50100"))
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
 }
 
 impl Request {
@@ -78,8 +108,8 @@ pub struct Start {
 }
 
 /// Shows no token.
-impl std::fmt::Debug for Start {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Start {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { software, port, addresses, paths, .. } = self;
         write!(f, "Start({software}, {addresses:?}, port {port}, {paths:?})")
     }
@@ -138,7 +168,8 @@ mod tests {
     fn a_token_has_the_rights_of_its_copy_and_no_others() {
         let request = |purpose, removes| {
             let software = SOFTWARE.to_owned();
-            Request { version: 1, software, purpose, removes, paths: Vec::new(), grace_ms: 0 }
+            let (paths, ports) = (Vec::new(), None);
+            Request { version: 1, software, purpose, removes, paths, ports, grace_ms: 0 }
         };
         let names =
             |purpose, removes| request(purpose, removes).rights().names().collect::<Vec<_>>();
@@ -147,6 +178,16 @@ mod tests {
         assert_eq!(names(Purpose::Pull, true), ["read", "delete"]);
         assert_eq!(names(Purpose::Push, false), ["read", "write"]);
         assert_eq!(names(Purpose::Push, true), ["read", "write", "delete"]);
+    }
+
+    #[test]
+    fn a_range_of_ports_has_two_ends_or_one_port() {
+        let read = |text: &str| text.parse::<Ports>();
+        assert_eq!(read("50000-50100"), Ok(Ports { first: 50_000, last: 50_100 }));
+        assert_eq!(read("7000").unwrap().to_string(), "7000-7000");
+        for bad in ["", "0", "1-0", "5-4", "-5", "1-70000", "a-b"] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

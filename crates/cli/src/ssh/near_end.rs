@@ -8,7 +8,7 @@ use super::{
     direct_host,
     frame::{self, FrameError, NOISE_BYTES_MAX},
     login::Login,
-    messages::{Answer, EncodedPath, Purpose, Request, SOFTWARE, Start, THROUGH, VERSION},
+    messages::{Answer, EncodedPath, Ports, Purpose, Request, SOFTWARE, Start, THROUGH, VERSION},
     problem,
     program::SshProgram,
     troubles::{self, NoAnswer},
@@ -54,6 +54,8 @@ pub struct Wanted {
     pub paths: Vec<Vec<u8>>,
     pub purpose: Purpose,
     pub removes: bool,
+    /// Ports that the server may take; any free one where there are none.
+    pub ports: Option<Ports>,
     /// Time for which a client that lost its connection tries to come back.
     pub retry_for: Duration,
 }
@@ -319,6 +321,7 @@ fn request(wanted: &Wanted) -> Result<Request, Problem> {
         purpose: wanted.purpose,
         removes: wanted.removes,
         paths: wanted.paths.iter().map(|path| EncodedPath::of(path)).collect(),
+        ports: wanted.ports,
         grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
     })
 }

@@ -136,8 +136,8 @@ pub fn unreachable(login: &Login, addresses: &[SocketAddr], error: &io::Error) -
         &format!("ssh reaches {login}, and haul's connections do not"),
         "a way for TCP to a free port of that machine",
         &format!("{error} (tried {tried}, port {port})"),
-        "if a firewall is between, have one port opened, run `haul serve DIR --listen :PORT` \
-         there, and use the URL that it prints",
+        "if a firewall is between that lets some ports through, name them by --port-range \
+         FIRST-LAST",
     )
 }
 

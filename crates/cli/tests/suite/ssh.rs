@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::{
     ffi::{OsStr, OsString},
     fs,
+    net::TcpListener,
     os::unix::ffi::OsStringExt,
 };
 
@@ -298,6 +299,79 @@ fn an_interrupted_copy_leaves_no_server_behind() {
     wait_until("over there", || sshd.far_ends().is_empty());
 }
 
+/// ProxyJump of ssh_config(5): the data goes past the host in between.
+#[test]
+fn ssh_may_go_by_way_of_another_host() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let config = place.path("ssh_config");
+    let text = fs::read_to_string(&config).unwrap();
+    let gate = text.replace("Host far", "Host gate");
+    fs::write(&config, text + "ProxyJump gate\n" + &gate).unwrap();
+    place.file(&place.source("a"), 100_000);
+    sshd.run(&place, &words!["push", place.source("a"), there("a")]).ok();
+    assert_same_files(&place.source("a"), &sshd.home("a"));
+    fs::write(&config, fs::read_to_string(&config).unwrap().replace("Host gate", "Host door"))
+        .unwrap();
+    let refused = sshd.run(&place, &words!["ls", there("")]);
+    refused.refused(&["ssh to far failed", "gate"]);
+}
+
+#[test]
+fn the_server_takes_a_port_of_the_range_that_is_open() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let taken = TcpListener::bind("[::]:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let ls = |range: String| sshd.run(&place, &words!["ls", there(""), "--port-range", range]);
+    ls(port.to_string()).refused(&["cannot listen on any of the ports", "--port-range"]);
+    let last = port.saturating_add(9);
+    place.file(&place.source("a"), 100_000);
+    let words =
+        words!["push", place.source("a"), there("a"), "--port-range", format!("{port}-{last}")];
+    let ran = sshd.run(&place, &words);
+    ran.ok();
+    let server = ran.named("session")[0]["server"].as_str().unwrap().to_owned();
+    let used: u16 = server.rsplit(':').next().unwrap().parse().unwrap();
+    assert!((port + 1..=last).contains(&used), "{server}");
+}
+
+/// Programs of other versions at the other side, and one that lies.
+#[test]
+fn an_answer_that_cannot_be_used_is_told() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let answer = |json: &str| {
+        let len = json.len();
+        assert!(len < 256, "one byte of the length");
+        let far = place.path("far-haul");
+        let frame = format!("\\377haul over ssh\\n\\000\\000\\000\\000\\{len:03o}");
+        fs::write(place.path("far.json"), json).unwrap();
+        let json = place.path("far.json");
+        let text = format!("printf '{frame}'; cat {}; cat > /dev/null\n", json.display());
+        fs::write(&far, text).unwrap();
+        let haul = format!("sh {}", far.display());
+        sshd.run(&place, &words!["ls", there(""), "--remote-haul", haul])
+    };
+    let start = |version: u32, token: &str, paths: &[&str]| {
+        let start = serde_json::json!({
+            "version": version, "software": "haul 9", "token": token, "port": 1, "addresses": [],
+            "paths": paths, "root": "/", "grace_ms": 1,
+        });
+        serde_json::json!({ "started": start }).to_string()
+    };
+    let token = haul_transfer::Token::generate([3; 16]).unwrap().reveal();
+    answer(&start(2, &token, &[])).refused(&["version 2 of haul 9", "same haul"]);
+    answer(&start(1, "x", &[])).refused(&["no token of haul 9"]);
+    answer(&start(1, &token, &[])).refused(&["other paths of haul 9"]);
+    answer(&start(1, &token, &["a"])).refused(&["ssh reaches far", "refused", "127.0.0.1, port 1"]);
+    answer("{}").refused(&["cannot be read"]);
+    let refusal = r#"{"refused":{"what":"the disk is \u001b[31m away","new":1}}"#;
+    let ran = answer(refusal);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    assert!(ran.says(&["far: the disk is"]).is_object() && !ran.err.contains('\x1b'), "{ran:?}");
+}
+
 /// A machine that ssh reaches by way of another, and that nothing else reaches.
 #[test]
 fn a_port_that_cannot_be_reached_is_told_with_the_addresses_that_were_tried() {
@@ -318,6 +392,6 @@ fn a_port_that_cannot_be_reached_is_told_with_the_addresses_that_were_tried() {
     let inetd = format!("{} {} -i -f {config}", enter.join(" "), program.display());
     sshd.configure_ssh(&format!("ProxyCommand {inetd}"));
     let ran = sshd.run(&place, &words!["ls", there("")]);
-    ran.refused(&["ssh reaches far", "203.0.113.7", "--listen :PORT"]);
+    ran.refused(&["ssh reaches far", "203.0.113.7", "--port-range"]);
     wait_until("over there", || sshd.far_ends().is_empty());
 }
