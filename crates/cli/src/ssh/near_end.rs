@@ -85,6 +85,10 @@ impl NearEnd {
         interrupt: &Interrupt,
     ) -> Result<(Self, Vec<HaulUrl>), TransferError> {
         let request = request(&wanted).map_err(TransferError::start)?;
+        if !program.is_there() {
+            let missing = io::Error::from(io::ErrorKind::NotFound);
+            return Err(TransferError::start(troubles::not_started(program, &missing)));
+        }
         let mut child = program
             .command(&wanted.login)
             .spawn()

@@ -24,6 +24,9 @@ const QUIET_LINE: [&str; 11] = [
     "ForwardAgent=no",
 ];
 
+/// Directories in which sh(1) looks for programs where there is no PATH.
+const SEARCH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
 /// haul at the other end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FarHaul {
@@ -69,6 +72,17 @@ impl SshProgram {
         &self.words[0]
     }
 
+    /// Whether the program is there: the shell that starts it would say what the other side's says.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        let name = Path::new(&self.words[0]);
+        if name.components().count() > 1 {
+            return name.is_file();
+        }
+        let search = std::env::var_os("PATH").unwrap_or_else(|| SEARCH_DEFAULT.into());
+        std::env::split_paths(&search).any(|directory| directory.join(name).is_file())
+    }
+
     /// The command that tells the configuration for a login, and connects to nowhere (`ssh -G`);
     /// `None` for a program that is not known to have it.
     #[must_use]
@@ -88,8 +102,9 @@ impl SshProgram {
     /// The command that starts haul at a login, with pipes to it.
     #[must_use]
     pub fn command(&self, login: &Login) -> Command {
-        let mut command = Command::new(&self.words[0]);
-        command.args(&self.words[1..]).arg("-T");
+        // Ctrl-C at a terminal is for haul, which ends the copy in order and then ssh.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]).args(&self.words).arg("-T");
         if self.is_openssh() {
             command.args(QUIET_LINE);
             if !can_ask() {
@@ -143,7 +158,7 @@ mod tests {
     fn words(ssh: &str, remote_haul: &str) -> Vec<String> {
         let place = crate::ssh::login::parse(OsStr::new("ann@[::1]:x")).unwrap().unwrap();
         let command = SshProgram::new(ssh, remote_haul).unwrap().command(&place.login);
-        let words = std::iter::once(command.get_program()).chain(command.get_args());
+        let words = command.get_args().skip_while(|word| *word != "sh").skip(1);
         words.map(|word| word.to_str().unwrap().to_owned()).collect()
     }
 

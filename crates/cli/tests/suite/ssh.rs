@@ -8,12 +8,12 @@ use crate::harness::{
 };
 use haul_emulator::namespace::Namespace;
 use haul_testkit::skip::skip;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
     ffi::{OsStr, OsString},
     fs,
     net::TcpListener,
-    os::unix::ffi::OsStringExt,
+    os::unix::{ffi::OsStringExt, process::CommandExt},
 };
 
 /// The word for a path of the machine of the tests' sshd.
@@ -296,6 +296,26 @@ fn an_interrupted_copy_leaves_no_server_behind() {
     push.signal(Signal::INT);
     let ran = push.finish();
     assert_eq!(ran.status, 1, "{ran:?}");
+    wait_until("over there", || sshd.far_ends().is_empty());
+}
+
+/// Ctrl-C at a terminal reaches every program there: ssh stays, so that the other side hears of it.
+#[test]
+fn ctrl_c_at_a_terminal_leaves_no_server_behind() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    place.file(&place.source("large"), 24 << 20);
+    let words = words!["push", place.source("large"), there("large"), "--bwlimit", "6M"];
+    let words = [sshd.words(&words), words!["--retry-for", "1h", "--json"]].concat();
+    let mut command = place.command(&words);
+    command.process_group(0);
+    let push = Haul::start(command);
+    push.wait_for_bytes("bytes_durable", 1 << 20);
+    let group = Pid::from_raw(i32::try_from(push.id()).unwrap()).unwrap();
+    kill_process_group(group, Signal::INT).unwrap();
+    let ran = push.finish();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(ran.named("fallback").is_empty(), "{ran:?}");
     wait_until("over there", || sshd.far_ends().is_empty());
 }
 
