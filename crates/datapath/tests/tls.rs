@@ -14,7 +14,7 @@ use haul_datapath::{
     Boundary, EngineError, EngineInfo, Remedy, SpanFile, TlsEnd, Wait, Wire, WireKind,
     engines::{self, ENGINES},
     fallback::{Receiver, Sender},
-    tls::{ContentType, Opener, ReceiveEnd, Sealer},
+    tls::{ContentType, NEW_KEYS, Opener, ReceiveEnd, Sealer, named_end},
 };
 use haul_sys::ktls::{self, Cipher, Direction, Key, Version};
 use haul_testkit::{content, seed::Seed, skip::skip};
@@ -202,6 +202,64 @@ fn every_engine_that_says_so_moves_files_over_the_kernels_tls() {
             println!("{names:?}");
             drop(sending.join().unwrap());
         }
+    }
+}
+
+#[test]
+fn what_the_kernel_refuses_as_no_data_has_a_name() {
+    if let Err(error) = ktls::check(Version::Tls13, Cipher::Aes128Gcm) {
+        return skip("the kernel's tls", error.to_string());
+    }
+    for (content, bytes, expected) in [
+        (ContentType::Handshake, &[24, 0, 0, 1, 0][..], NEW_KEYS),
+        (ContentType::Alert, &[2, 40], "the peer ended TLS with alert 40 (RFC 8446, 6.2)"),
+    ] {
+        for engine in [&engines::read_write::INFO, &engines::splice::INFO] {
+            let (near, far) = stream::wires(SocketBuffers::Automatic);
+            let (Wire::Tcp(near), Wire::Tcp(far)) = (near, far) else { panic!("two sockets") };
+            let key = Key {
+                version: Version::Tls13,
+                cipher: Cipher::Aes128Gcm,
+                key: &KEY,
+                iv: &IV,
+                sequence: 0,
+            };
+            ktls::attach(&far)
+                .and_then(|()| ktls::set_key(&far, Direction::Receive, &key))
+                .unwrap();
+            let mut sealer = Sealer::new(Cipher::Aes128Gcm, &KEY, IV, 0).unwrap();
+            let record = sealer.record(content, bytes).unwrap();
+            TcpStream::from(near).write_all(&record).unwrap();
+            let socket = far.try_clone().unwrap();
+            let far = Wire::KernelTls(far);
+            let mut receiver = Receiver::open(or_plainly(engine), far, &host(), BUFFERS).unwrap();
+            let target = Arc::new(SpanFile::new(file_in(&std::env::temp_dir())));
+            let error = receiver.submit(&span(1, &target, 0, 9), None, &mut Vec::new());
+            let error = named_end(error.unwrap_err(), &socket);
+            assert_eq!(
+                (error.remedy, error.source.to_string()),
+                (Remedy::Reconnect, expected.into())
+            );
+        }
+    }
+}
+
+#[test]
+fn an_error_of_another_kind_keeps_its_name() {
+    let (near, far) = stream::wires(SocketBuffers::Automatic);
+    let (Wire::Tcp(_near), Wire::Tcp(far)) = (near, far) else { panic!("two sockets") };
+    for number in [5, 104] {
+        let source = io::Error::from_raw_os_error(number);
+        let error = EngineError {
+            engine: "read-write",
+            call: "recv",
+            span: None,
+            offset_bytes: 0,
+            moved_bytes: 0,
+            remedy: Remedy::Reconnect,
+            source,
+        };
+        assert_eq!(named_end(error, &far).source.raw_os_error(), Some(number));
     }
 }
 

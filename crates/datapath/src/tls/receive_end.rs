@@ -18,6 +18,10 @@ const EMPTY_RECORDS_MAX: u32 = 64;
 /// An alert that says that the peer sends nothing more (RFC 8446, 6.1).
 const CLOSE_NOTIFY: u8 = 0;
 
+/// Reason why a stream ends whose peer sends a KeyUpdate, or another message of the handshake.
+pub const NEW_KEYS: &str = "the peer wants new keys on this stream (KeyUpdate), which a private \
+    stream of haul never gets: it is replaced by another";
+
 /// A socket, the key of what comes on it, and what came and was not taken yet.
 pub struct ReceiveEnd {
     socket: OwnedFd,
@@ -143,10 +147,7 @@ impl ReceiveEnd {
                 }
                 ContentType::Alert => self.alert(range)?,
                 ContentType::Handshake => {
-                    return Err(invalid(
-                        "the peer wants new keys on this stream (KeyUpdate), which a private \
-                         stream of haul never gets: it is replaced by another",
-                    ));
+                    return Err(invalid(NEW_KEYS));
                 }
             }
         }

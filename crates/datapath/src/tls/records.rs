@@ -14,6 +14,8 @@ pub const CONTENT_BYTES_MAX: usize = 1 << 14;
 const TAG_BYTES: usize = 16;
 /// Bytes of a record beside its content: header, type of the content, tag.
 pub const OVERHEAD_BYTES: usize = HEADER_BYTES + 1 + TAG_BYTES;
+/// Bytes of a full record, as haul sends it.
+pub const RECORD_BYTES: usize = CONTENT_BYTES_MAX + OVERHEAD_BYTES;
 /// Most bytes behind a header: the content, and up to 256 of type, padding and tag.
 const BODY_BYTES_MAX: usize = CONTENT_BYTES_MAX + 256;
 /// Bytes of the longest record that a peer may send.

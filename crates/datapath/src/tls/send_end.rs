@@ -2,11 +2,11 @@
 
 use std::{io, os::fd::OwnedFd};
 
-use super::records::{CONTENT_BYTES_MAX, ContentType, HEADER_BYTES, OVERHEAD_BYTES, Sealer};
+use super::records::{
+    CONTENT_BYTES_MAX, ContentType, HEADER_BYTES, OVERHEAD_BYTES, RECORD_BYTES, Sealer,
+};
 use crate::{Boundary, socket};
 
-/// Bytes of a full record.
-const FULL_BYTES: usize = CONTENT_BYTES_MAX + OVERHEAD_BYTES;
 /// Records that go in one call: 256 KiB, which stay in a core's cache from the read to the send.
 const RECORDS: usize = 16;
 
@@ -24,7 +24,7 @@ impl SendEnd {
     /// Takes a socket behind its handshake, and the key of what this side sends.
     #[must_use]
     pub fn new(socket: OwnedFd, sealer: Sealer) -> Self {
-        Self { socket, sealer, buffer: vec![0; RECORDS * FULL_BYTES].into(), held_bytes: 0 }
+        Self { socket, sealer, buffer: vec![0; RECORDS * RECORD_BYTES].into(), held_bytes: 0 }
     }
 
     /// The socket below.
@@ -78,7 +78,7 @@ impl SendEnd {
     pub(crate) fn flush(&mut self, boundary: Boundary) -> io::Result<()> {
         let held = std::mem::take(&mut self.held_bytes);
         let mut wire_bytes = 0;
-        for (at, record) in self.buffer.chunks_mut(FULL_BYTES).enumerate() {
+        for (at, record) in self.buffer.chunks_mut(RECORD_BYTES).enumerate() {
             let content = held.saturating_sub(at * CONTENT_BYTES_MAX).min(CONTENT_BYTES_MAX);
             if content == 0 {
                 break;
@@ -96,7 +96,7 @@ impl SendEnd {
 fn places(buffer: &mut [u8], from: usize, bytes_max: usize) -> impl Iterator<Item = &mut [u8]> {
     let (first, mut skip, mut left) =
         (from / CONTENT_BYTES_MAX, from % CONTENT_BYTES_MAX, bytes_max);
-    buffer.chunks_mut(FULL_BYTES).skip(first).map_while(move |record| {
+    buffer.chunks_mut(RECORD_BYTES).skip(first).map_while(move |record| {
         let content = &mut record[HEADER_BYTES..][..CONTENT_BYTES_MAX];
         let content = &mut content[std::mem::take(&mut skip)..];
         let bytes = content.len().min(left);

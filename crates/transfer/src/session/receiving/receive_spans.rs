@@ -20,6 +20,7 @@ use crate::{
 };
 use haul_datapath::{
     EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, fallback,
+    tls::named_end,
 };
 use haul_protocol::{
     FileId, ProtocolError, Receiver, SpanGrid, SpanIndex, StreamId,
@@ -191,6 +192,12 @@ pub fn run(
         Leave::Orderly => Ok(()),
         Leave::Broken(StreamError::Renewal) => Err(StreamError::Renewal),
         Leave::Broken(error) => {
+            let error = match error {
+                StreamError::Engine(error) if shared.setup.private.is_some() => {
+                    named_end(error, &this.wire).into()
+                }
+                error => error,
+            };
             Stream { streams: &shared.streams, setup: &shared.setup, stream, figures }
                 .ended(&error);
             if let StreamError::Protocol(why) = &error {
