@@ -70,6 +70,9 @@ _haul() {
             haul__subcmd__bench,media)
                 cmd="haul__subcmd__bench__subcmd__media"
                 ;;
+            haul__subcmd__bench,protection)
+                cmd="haul__subcmd__bench__subcmd__protection"
+                ;;
             haul__subcmd__bench,studies)
                 cmd="haul__subcmd__bench__subcmd__studies"
                 ;;
@@ -93,6 +96,9 @@ _haul() {
                 ;;
             haul__subcmd__bench__subcmd__help,media)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__media"
+                ;;
+            haul__subcmd__bench__subcmd__help,protection)
+                cmd="haul__subcmd__bench__subcmd__help__subcmd__protection"
                 ;;
             haul__subcmd__bench__subcmd__help,studies)
                 cmd="haul__subcmd__bench__subcmd__help__subcmd__studies"
@@ -150,6 +156,9 @@ _haul() {
                 ;;
             haul__subcmd__help__subcmd__bench,media)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__media"
+                ;;
+            haul__subcmd__help__subcmd__bench,protection)
+                cmd="haul__subcmd__help__subcmd__bench__subcmd__protection"
                 ;;
             haul__subcmd__help__subcmd__bench,studies)
                 cmd="haul__subcmd__help__subcmd__bench__subcmd__studies"
@@ -259,7 +268,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench)
-            opts="-h -V --help --version engines files chooser tuning media fabric studies help"
+            opts="-h -V --help --version engines files chooser tuning media fabric protection studies help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -489,7 +498,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__help)
-            opts="engines files chooser tuning media fabric studies help"
+            opts="engines files chooser tuning media fabric protection studies help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -573,6 +582,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__bench__subcmd__help__subcmd__media)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__bench__subcmd__help__subcmd__protection)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -720,6 +743,44 @@ _haul() {
             COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
             return 0
             ;;
+        haul__subcmd__bench__subcmd__protection)
+            opts="-h -V --size --streams --rounds --budget --dir --quick --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --rounds)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --budget)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dir)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --html)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
         haul__subcmd__bench__subcmd__studies)
             opts="-h -V --paper --only --jar --dir --quick --report --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
@@ -849,7 +910,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench)
-            opts="engines files chooser tuning media fabric studies"
+            opts="engines files chooser tuning media fabric protection studies"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -919,6 +980,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__bench__subcmd__media)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__bench__subcmd__protection)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 4 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )

@@ -392,16 +392,17 @@ complete -c haul -n "__fish_haul_using_subcommand tune" -l this-boot -d 'Write n
 complete -c haul -n "__fish_haul_using_subcommand tune" -l json -d 'Print one JSON object a line: goal, finding, change, report'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand tune" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "fabric" -d 'Repeats a study of user-level networking: messages and files by RDMA endpoints'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'
-complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric studies help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "engines" -d 'Measures every engine that sends with every engine that receives'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "files" -d 'Repeats two studies: times of files against read and write, and rates over time'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "chooser" -d 'Compares what haul chooses with every pair of engines that works'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "fabric" -d 'Repeats a study of user-level networking: messages and files by RDMA endpoints'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "protection" -d 'Compares the protections of the data: clear, safe, and private by the kernel and by haul'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'
+complete -c haul -n "__fish_haul_using_subcommand bench; and not __fish_seen_subcommand_from engines files chooser tuning media fabric protection studies help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l target -d 'File below the server\'s root to write to, with URL; it stays there' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l size -d 'Bytes that each measurement moves, like 1G; without it 256M, with --quick 64M' -r
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from engines" -l dir -d 'Directory for the files; without it the current one' -r -F
@@ -546,6 +547,16 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from fabric" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -l size -d 'Bytes of the file; without it 2G, with --quick 64M' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -l streams -d 'Data streams; without it as many as haul chooses' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -l rounds -d 'Rounds; without it 5, with --quick 1' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -l budget -d 'No more rounds after this time; without it 5m' -r
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -l dir -d 'Directory for the files; without it the current one' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -l quick -d 'Less of everything: a look, no measurement'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from protection" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from studies" -l only -d 'Only these benches' -r -f -a "engines\t'A fixed offset against an advancing one'
 files\t'Times of files, and recordings'
 tuning\t'One change of two hosts at a time'
@@ -566,6 +577,7 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "fabric" -d 'Repeats a study of user-level networking: messages and files by RDMA endpoints'
+complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "protection" -d 'Compares the protections of the data: clear, safe, and private by the kernel and by haul'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
@@ -593,4 +605,5 @@ complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcomma
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "tuning" -d 'Repeats a study of tuned hosts: one change at a time, with 1 to 8 streams'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "media" -d 'Repeats a study of media on demand: a crowd of viewers, by each way of sending'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "fabric" -d 'Repeats a study of user-level networking: messages and files by RDMA endpoints'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "protection" -d 'Compares the protections of the data: clear, safe, and private by the kernel and by haul'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from bench" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'

@@ -13,7 +13,7 @@ use crate::{
     mounts::ImageMount,
     requests::{BenchChooser, ChooserSize},
     side::{Role, SideSpec},
-    transfers::{BenchProtection, LoopbackServer, Push, PushReport, Pushed, ROOT},
+    transfers::{LoopbackServer, Push, PushReport, Pushed, PushedWith, ROOT},
     workshop::{ROOM_BYTES, Residency, SOURCE, Workshop},
 };
 use anyhow::{Context, Result, ensure};
@@ -510,7 +510,7 @@ impl CellBench<'_> {
             send_engine: forced.map(|(send, _)| send),
             receive_engine: forced.map(|(_, receive)| receive),
             streams: Some(cell.streams),
-            protection: BenchProtection::Default,
+            protection: PushedWith::Default,
             worth_waiting,
         };
         push.run(workshop, self.behind)

@@ -21,6 +21,7 @@ mod java;
 pub mod media;
 mod mounts;
 mod pair;
+pub mod protection;
 pub mod requests;
 mod series;
 pub mod side;

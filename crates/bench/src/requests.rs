@@ -108,6 +108,17 @@ pub struct BenchChooser {
     pub time_max: Duration,
 }
 
+/// The request of `haul bench protection`.
+#[derive(Clone, Debug)]
+pub struct BenchProtection {
+    pub len_bytes: u64,
+    /// Data streams; `None` as haul chooses.
+    pub streams: Option<u32>,
+    pub rounds: u32,
+    pub time_max: Duration,
+    pub directory: PathBuf,
+}
+
 /// The path between the two hosts of `haul bench tuning`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TuningPath {

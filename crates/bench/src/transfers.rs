@@ -59,17 +59,19 @@ pub struct Push<'a> {
     pub send_engine: Option<&'a str>,
     pub receive_engine: Option<&'a str>,
     pub streams: Option<u32>,
-    pub protection: BenchProtection,
+    pub protection: PushedWith,
     /// Time after which the push is ended, as too slow to be of use.
     pub worth_waiting: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BenchProtection {
+pub enum PushedWith {
     /// The protection that a user gets who asks for nothing.
     Default,
     /// No protection and no digest: the engines alone.
     Nothing,
+    /// The protection of this name, with the digest that goes with it.
+    Named(&'static str),
 }
 
 /// Figures that a push reported.
@@ -117,8 +119,14 @@ impl Push<'_> {
                     command.args([option, &value]);
                 }
             }
-            if self.protection == BenchProtection::Nothing {
-                command.args(["--protection", "clear", "--digest", "none"]);
+            match self.protection {
+                PushedWith::Default => {}
+                PushedWith::Nothing => {
+                    command.args(["--protection", "clear", "--digest", "none"]);
+                }
+                PushedWith::Named(name) => {
+                    command.args(["--protection", name]);
+                }
             }
             command.env(TOKEN_VARIABLE, &token);
         })?;

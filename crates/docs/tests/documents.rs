@@ -25,7 +25,7 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
     let mut names: Vec<String> = pages.iter().map(|page| format!("man/{page}.1")).collect();
     names.extend(["new", "list", "revoke"].map(|part| format!("man/haul-token-{part}.1")));
     names.extend(
-        ["engines", "files", "chooser", "tuning", "media", "fabric", "studies"]
+        ["engines", "files", "chooser", "tuning", "media", "fabric", "protection", "studies"]
             .map(|part| format!("man/haul-bench-{part}.1")),
     );
     names.push("man/haul-media-capacity.1".to_owned());

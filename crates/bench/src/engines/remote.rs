@@ -6,7 +6,7 @@
 use crate::{
     host_facts,
     requests::BenchEngines,
-    transfers::{BenchProtection, Push, PushReport, Pushed},
+    transfers::{Push, PushReport, Pushed, PushedWith},
     workshop::{Residency, SOURCE, Workshop},
 };
 use anyhow::Result;
@@ -116,7 +116,7 @@ fn measure(
                 send_engine: Some(cell.send_engine),
                 receive_engine: Some(cell.receive_engine),
                 streams: Some(cell.streams),
-                protection: BenchProtection::Nothing,
+                protection: PushedWith::Nothing,
                 worth_waiting: None,
             };
             workshop.bring(&workshop.source(), plan.len_bytes, Residency::Warm)?;

@@ -10,7 +10,11 @@ mod enabled;
 #[cfg(feature = "bench")]
 pub mod fabric;
 #[cfg(feature = "bench")]
+mod file_size;
+#[cfg(feature = "bench")]
 pub mod media;
+#[cfg(feature = "bench")]
+pub mod protection;
 #[cfg(feature = "bench")]
 pub mod small_files;
 #[cfg(feature = "bench")]

@@ -278,6 +278,7 @@ haul bench engines --html engines.html  with charts
 haul bench files --dir /data            the studies' tables, on the disk of /data
 sudo haul bench files --small           20,000 small files beside tar and rsync
 haul bench chooser --dir /data          is haul's choice the best there?
+haul bench protection                   clear, safe and private beside the bare cipher
 sudo haul bench studies --report studies.html
                                         all studies in ten minutes, as one page
 sudo haul bench media --dir /data       a crowd of viewers, by each way of sending",
@@ -323,6 +324,17 @@ const BENCH_CHOOSER: &[Section] = &[
 haul bench chooser                      all file systems that this host can make
 haul bench chooser --dir /data --sizes 1G,beyond --streams 1
 haul bench chooser --budget 10m --json",
+    },
+    BENCH_EXIT_STATUS,
+];
+
+const BENCH_PROTECTION: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul bench protection                   in a minute or two
+haul bench protection --streams 1 --size 4G --html protection.html
+haul bench protection --json | jq -r 'select(.event == \"target\") | [.needs, .found, .allowed]'",
     },
     BENCH_EXIT_STATUS,
 ];
@@ -451,6 +463,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-bench-engines" => BENCH_ENGINES,
         "haul-bench-files" => BENCH_FILES,
         "haul-bench-chooser" => BENCH_CHOOSER,
+        "haul-bench-protection" => BENCH_PROTECTION,
         "haul-probe-disk" => PROBE_DISK,
         "haul-bench-tuning" => BENCH_TUNING,
         "haul-bench-media" => BENCH_MEDIA,

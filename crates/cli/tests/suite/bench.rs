@@ -170,6 +170,39 @@ fn the_studies_are_repeated_beside_their_own_figures() {
 }
 
 #[test]
+fn each_protection_stands_beside_the_bare_cipher() {
+    let fresh = TempDir::new().unwrap();
+    let lines = measured(fresh.path(), &["protection", "--size=8M", "--rounds=3", "--html", PAGE]);
+    let cells = of_table(&lines, "protection");
+    assert_eq!(cells.len(), 8, "three protections, one of them twice, to two targets");
+    let bare = of_table(&lines, "cipher");
+    let mut bare: Vec<f64> =
+        bare.iter().map(|line| line["seal_gb_per_s"].as_f64().unwrap()).collect();
+    assert_eq!(bare.len(), 3, "one a round");
+    bare.sort_by(f64::total_cmp);
+    for cell in &cells {
+        if cell["refused"].is_string() {
+            assert_eq!(cell["encrypted_by"], "kernel", "{cell}");
+            continue;
+        }
+        let rounds = cell["rounds_gb_per_s"].as_array().unwrap();
+        let mut rounds: Vec<f64> = rounds.iter().map(|rate| rate.as_f64().unwrap()).collect();
+        rounds.sort_by(f64::total_cmp);
+        let share = cell["of_bare"].as_f64().unwrap();
+        assert!((share - rounds[1] / bare[1]).abs() < 1e-9, "{cell}");
+        if cell["encrypted_by"] == "process" {
+            assert_eq!(cell["engines"], "tls to tls");
+            let copies = cell["copies_per_byte"].as_f64().unwrap();
+            assert!((2.0..2.1).contains(&copies), "{cell}");
+        }
+    }
+    let private = cells.iter().find(|cell| cell["encrypted_by"] == "process").unwrap();
+    let target = lines.iter().find(|line| line["event"] == "target").unwrap();
+    assert_eq!((&target["found"], &target["needs"]), (&private["of_bare"], &0.8.into()));
+    is_a_page(&fresh.path().join(PAGE));
+}
+
+#[test]
 fn the_choice_is_set_beside_each_pair() {
     let fresh = TempDir::new().unwrap();
     let lines = measured(

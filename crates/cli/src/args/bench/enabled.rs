@@ -1,7 +1,9 @@
 //! Arguments of `haul bench` where it is built in, and their check.
 
 use super::{
-    fabric, media,
+    fabric,
+    file_size::checked_size,
+    media, protection,
     small_files::{LowShared, LowSmallFiles},
     studies, tuning,
 };
@@ -18,7 +20,7 @@ use clap::{
 use haul_bench::requests::{
     BenchChooser, BenchEngines, BenchFiles, BenchSmallFiles, ChooserSize, EnginesPart, FilesPart,
 };
-use haul_datapath::{BLOCK_BYTES_MIN, EngineInfo, engines::ENGINES};
+use haul_datapath::{EngineInfo, engines::ENGINES};
 use haul_transfer::{HaulUrl, Problem, internals::parse_size};
 use std::{path::PathBuf, time::Duration};
 
@@ -54,6 +56,7 @@ pub enum LowBenchCommand {
     Tuning(tuning::LowBenchTuning),
     Media(media::LowBenchMedia),
     Fabric(fabric::LowBenchFabric),
+    Protection(protection::LowBenchProtection),
     Studies(studies::LowBenchStudies),
 }
 
@@ -67,6 +70,7 @@ impl LowBench {
             LowBenchCommand::Tuning(low) => low.output.json,
             LowBenchCommand::Media(low) => low.output.json,
             LowBenchCommand::Fabric(low) => low.output.json,
+            LowBenchCommand::Protection(low) => low.output.json,
             LowBenchCommand::Studies(low) => low.json,
         }
     }
@@ -361,15 +365,6 @@ impl LowBenchChooser {
             time_max: self.budget.map_or(CHOOSER_TIME_MAX, |budget| budget.0),
         }
     }
-}
-
-fn checked_size(size: Option<u64>) -> Result<Option<u64>, Problem> {
-    if size.is_some_and(|size| size < BLOCK_BYTES_MIN as u64) {
-        let needs = format!("{BLOCK_BYTES_MIN} bytes or more");
-        let hint = "write it like --size 1G";
-        return Err(usage_problem("cannot take --size", &needs, "fewer bytes", hint));
-    }
-    Ok(size)
 }
 
 /// The engines of these names, or all, that are able.

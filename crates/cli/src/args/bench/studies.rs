@@ -176,7 +176,9 @@ fn bench(words: &str, directory: &Path) -> Result<StudyBench, Problem> {
         LowBenchCommand::Tuning(low) => StudyPlan::Tuning(low.checked()?),
         LowBenchCommand::Media(low) => StudyPlan::Media(Box::new(low.checked()?)),
         LowBenchCommand::Fabric(low) => StudyPlan::Fabric(low.checked()?),
-        LowBenchCommand::Chooser(_) | LowBenchCommand::Studies(_) => return Err(odd(words)),
+        LowBenchCommand::Chooser(_)
+        | LowBenchCommand::Protection(_)
+        | LowBenchCommand::Studies(_) => return Err(odd(words)),
     };
     let command = format!("haul bench {words} --dir {}", directory.display());
     Ok(StudyBench { command, plan })

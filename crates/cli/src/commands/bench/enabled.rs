@@ -11,8 +11,8 @@ use crate::{
     ui::{json, steps::Steps},
 };
 use haul_bench::{
-    BenchError, Caller, all_studies, chooser, engines, fabric, files, media, side, small_files,
-    tuning,
+    BenchError, Caller, all_studies, chooser, engines, fabric, files, media, protection, side,
+    small_files, tuning,
 };
 use haul_report::results::Results;
 
@@ -52,6 +52,10 @@ pub fn run(low: &LowBench) -> Result<ExitStatus, Failure> {
         LowBenchCommand::Fabric(low) => {
             let plan = low.checked()?;
             shown(&low.output, |caller| fabric::run(&plan, caller))
+        }
+        LowBenchCommand::Protection(low) => {
+            let plan = low.checked()?;
+            shown(&low.output, |caller| protection::run(&plan, caller))
         }
         LowBenchCommand::Studies(low) => {
             let plan = low.checked()?;
