@@ -148,7 +148,7 @@ fn verdict(target: &TargetLine) -> String {
     let TargetLine { needs, found, allowed, met, .. } = target;
     let word = if *met { "met" } else { "missed" };
     format!(
-        "private by this program to null:: at least {needs:.1} of the bare cipher's rate needed, \
+        "private by this program, to null: at least {needs:.1} of the bare cipher's rate needed, \
          {found:.2} found: {word}. Processors that do the work of clear and the cipher's, on both \
          sides, allow {allowed:.2}."
     )
