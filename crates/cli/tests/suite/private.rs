@@ -353,6 +353,20 @@ fn nobody_but_the_session_s_client_gets_a_byte_or_gives_one() {
     assert!(heard.windows(MARKER.len()).any(|window| window == MARKER));
 }
 
+/// A session whose streams carry nothing would be replaced for ever.
+#[test]
+fn a_key_that_may_protect_nothing_protects_a_span() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--rekey-after", "0"]).start(&place);
+    place.file(&place.source("data"), MIB);
+    let asked = words!["--span-size", "64K", "--rekey-after", "0"];
+    let push = [words![place.source("data"), server.url("")], asked.clone()].concat();
+    assert_eq!(place.push(&private(&push)).ok()["resent_spans"], 0);
+    let pull = [words![server.url("data"), place.target("")], asked].concat();
+    assert_eq!(place.pull(&private(&pull)).ok()["resent_spans"], 0);
+    assert_same_files(&place.source("data"), &place.target("data"));
+}
+
 #[test]
 fn private_streams_are_neither_asked_for_nor_granted_without_the_capability() {
     let place = Place::new();

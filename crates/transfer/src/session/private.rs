@@ -99,10 +99,11 @@ pub struct Private {
 
 impl Private {
     /// Takes a part, and who encrypts by the engine that the user asked for. A stream is replaced
-    /// after `rekey_after_bytes`, or before its key has protected more than it may.
+    /// after `rekey_after_bytes`, or before its key has protected more than it may; each carries a
+    /// byte at least, so that a session gets on.
     #[must_use]
     pub fn new(part: Part, forced_engine: Option<&str>, rekey_after_bytes: u64) -> Self {
-        let rekey_after_bytes = rekey_after_bytes.min(REKEY_AFTER_BYTES_MAX);
+        let rekey_after_bytes = rekey_after_bytes.clamp(1, REKEY_AFTER_BYTES_MAX);
         Self { part, by: By::choose(forced_engine), rekey_after_bytes }
     }
 }
@@ -481,5 +482,6 @@ mod tests {
         let after = |bytes| Private::new(client.clone(), None, bytes).rekey_after_bytes;
         assert_eq!(after(1 << 20), 1 << 20);
         assert_eq!(after(u64::MAX), 126 << 30);
+        assert_eq!(after(0), 1, "a stream that may carry nothing would be replaced without end");
     }
 }

@@ -208,6 +208,20 @@ pub fn run(
     }
 }
 
+/// Leaves a stream whose sender says that its key has protected enough. `is_own`: the stream is
+/// private, and the frame is of it. One that brought nothing but this frame is no reason for
+/// another stream: a sender could go on so without end.
+fn end_of_key(is_own: bool, consumed_bytes: u64) -> Leave {
+    if !is_own {
+        let why = "the end of a key on a stream that is not private, or of another stream";
+        return ProtocolError::new(why).into();
+    }
+    if consumed_bytes <= HEADER_BYTES as u64 {
+        return ProtocolError::new("the end of a key that protected nothing").into();
+    }
+    Leave::Broken(StreamError::Renewal)
+}
+
 impl ReceiveStream {
     fn receive_one(&mut self) -> Result<(), Leave> {
         let mut bytes = [0; HEADER_BYTES];
@@ -231,14 +245,10 @@ impl ReceiveStream {
             Ok(FrameHeader::End { stream, .. }) if stream == self.stream => {
                 return Err(Leave::Orderly);
             }
-            Ok(FrameHeader::Renewal { stream, .. })
-                if stream == self.stream && self.shared.setup.private.is_some() =>
-            {
-                return Err(Leave::Broken(StreamError::Renewal));
-            }
-            Ok(FrameHeader::Renewal { .. }) => {
-                let why = "the end of a key on a stream that is not private, or of another stream";
-                return Err(ProtocolError::new(why).into());
+            Ok(FrameHeader::Renewal { stream, .. }) => {
+                let is_private = self.shared.setup.private.is_some();
+                let is_own = is_private && stream == self.stream;
+                return Err(end_of_key(is_own, self.consumed_bytes));
             }
             Ok(FrameHeader::End { .. }) => {
                 return Err(ProtocolError::new("an end frame of another stream").into());

@@ -43,6 +43,19 @@ fn bytes(len_bytes: u64) -> Vec<u8> {
     content::bytes(Seed(len_bytes), len_bytes as usize)
 }
 
+#[test]
+fn a_key_ends_on_its_own_private_stream_and_not_before_it_protected_anything() {
+    let left = |is_own, consumed_bytes| match end_of_key(is_own, consumed_bytes) {
+        Leave::Broken(StreamError::Renewal) => "another stream".to_owned(),
+        Leave::Broken(error) => error.to_string(),
+        Leave::Orderly => "the end".to_owned(),
+    };
+    let header = HEADER_BYTES as u64;
+    assert_eq!(left(true, header + FRAME + 1), "another stream");
+    assert!(left(true, header).contains("protected nothing"));
+    assert!(left(false, header + FRAME + 1).contains("not private"));
+}
+
 /// Opens an empty file that is gone with the test, for reading and writing.
 fn file() -> Arc<SpanFile> {
     Arc::new(SpanFile::new(tempfile::tempfile_in(".").unwrap()))
