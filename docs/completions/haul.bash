@@ -1288,7 +1288,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__ls)
-            opts="-R -h -V --recursive --token-file --ssh --remote-haul --port-range --json --help --version"
+            opts="-R -h -V --recursive --token-file --ssh --remote-haul --install-remote --port-range --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1758,7 +1758,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__pull)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --port-range --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --install-remote --port-range --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1884,7 +1884,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__push)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --port-range --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --install-remote --port-range --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0

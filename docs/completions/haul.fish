@@ -123,6 +123,7 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l idle -d 'Time without
 complete -c haul -n "__fish_haul_using_subcommand push" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand push" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand push" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
+complete -c haul -n "__fish_haul_using_subcommand push" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
 complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, left_out, explained, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand push" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
@@ -200,6 +201,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l idle -d 'Time without
 complete -c haul -n "__fish_haul_using_subcommand pull" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, left_out, explained, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
@@ -220,6 +222,7 @@ complete -c haul -n "__fish_haul_using_subcommand ls" -l ssh -d 'The program tha
 complete -c haul -n "__fish_haul_using_subcommand ls" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -s R -l recursive -d 'All that is below, and not only what the directory itself holds'
+complete -c haul -n "__fish_haul_using_subcommand ls" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l json -d 'Print one JSON object a line: path, kind, bytes, modified, mode'
 complete -c haul -n "__fish_haul_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand ls" -s V -l version -d 'Print version'

@@ -7,6 +7,7 @@
 mod direct_host;
 pub mod far_end;
 mod frame;
+pub mod install;
 pub mod login;
 mod messages;
 pub mod near_end;

@@ -19,6 +19,12 @@ pub struct LowSsh {
     /// haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd
     #[arg(long, value_name = "COMMAND", default_value = "haul")]
     pub remote_haul: String,
+    /// Copy this haul to the machine of user@host:path where it has none
+    ///
+    /// Over the same ssh, to a cache of yours there, for the next copies too. It must have the
+    /// system and architecture of this machine.
+    #[arg(long)]
+    pub install_remote: bool,
     /// Ports of which the machine of user@host:path takes one, such as 50000-50100
     ///
     /// For a firewall that lets these through. Without it any free port is taken.
@@ -28,7 +34,8 @@ pub struct LowSsh {
 
 impl LowSsh {
     fn checked(&self) -> Result<SshProgram, Problem> {
-        SshProgram::new(&self.program, &self.remote_haul)
+        let program = SshProgram::new(&self.program, &self.remote_haul)?;
+        if self.install_remote { program.installing() } else { Ok(program) }
     }
 }
 

@@ -60,6 +60,7 @@ impl Held {
         tell: &mut dyn FnMut(Event),
         transfer: impl FnOnce(&mut dyn FnMut(Event)) -> Result<Report, TransferError>,
     ) -> Result<Report, TransferError> {
+        self.0.as_mut().and_then(NearEnd::installed).into_iter().for_each(&mut *tell);
         let result = transfer(&mut |event| {
             self.0.as_mut().and_then(NearEnd::end_of_ssh).into_iter().for_each(&mut *tell);
             tell(event);

@@ -39,12 +39,20 @@ impl fmt::Display for FrameError {
 /// # Errors
 /// If the writer fails.
 pub fn write(to: &mut dyn Write, message: &impl Serialize) -> io::Result<()> {
+    // In one call, so that no reader sees half of it.
+    to.write_all(&bytes(message)?)?;
+    to.flush()
+}
+
+/// The bytes of a frame.
+///
+/// # Errors
+/// If the message is too long.
+pub fn bytes(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let json = serde_json::to_vec(message)?;
     let len = u32::try_from(json.len()).ok().filter(|len| *len <= JSON_BYTES_MAX);
     let len = len.ok_or_else(|| io::Error::from(ErrorKind::InvalidInput))?;
-    // In one call, so that no reader sees half of it.
-    to.write_all(&[&MAGIC[..], &len.to_be_bytes(), &json].concat())?;
-    to.flush()
+    Ok([&MAGIC[..], &len.to_be_bytes(), &json].concat())
 }
 
 /// Reads a frame. `noise` gets what came before it, at most `noise_bytes_max` bytes.

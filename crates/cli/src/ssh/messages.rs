@@ -88,6 +88,15 @@ impl Request {
 pub enum Answer {
     Started(Start),
     Refused(Refusal),
+    Lacks(Lacks),
+    Installed {},
+}
+
+/// Words of a machine that has no haul and waits for one on standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Lacks {
+    /// The directory that the copy will be in, to be shown.
+    pub directory: String,
 }
 
 /// A server that has begun, and the way into it.

@@ -7,8 +7,11 @@
 use super::{
     direct_host,
     frame::{self, FrameError, NOISE_BYTES_MAX},
+    install::Installer,
     login::Login,
-    messages::{Answer, EncodedPath, Ports, Purpose, Request, SOFTWARE, Start, THROUGH, VERSION},
+    messages::{
+        Answer, EncodedPath, Lacks, Ports, Purpose, Request, SOFTWARE, Start, THROUGH, VERSION,
+    },
     problem,
     program::SshProgram,
     troubles::{self, NoAnswer},
@@ -72,6 +75,7 @@ pub struct NearEnd {
     grace: Duration,
     server: Option<SocketAddr>,
     is_end_told: bool,
+    installed: Option<Event>,
 }
 
 impl NearEnd {
@@ -89,8 +93,13 @@ impl NearEnd {
             let missing = io::Error::from(io::ErrorKind::NotFound);
             return Err(TransferError::start(troubles::not_started(program, &missing)));
         }
+        let request = frame::bytes(&request).map_err(|error| {
+            TransferError::start(problem("cannot ask over ssh", "", &error.to_string(), ""))
+        })?;
+        let installer = program.installs.then(Installer::of_this_program).transpose();
+        let mut installer = installer.map_err(TransferError::start)?;
         let mut child = program
-            .command(&wanted.login)
+            .command(&wanted.login, installer.as_ref().map(|copied| (copied, request.len())))
             .spawn()
             .map_err(|error| TransferError::start(troubles::not_started(program, &error)))?;
         let said = Arc::new(Said::default());
@@ -99,7 +108,7 @@ impl NearEnd {
             unreachable!("all three are pipes")
         };
         // A program that is gone already is noticed by its end.
-        let _ = frame::write(&mut input, &request);
+        let _ = input.write_all(&request);
         let mut near = Self {
             child,
             input: Some(input),
@@ -109,21 +118,71 @@ impl NearEnd {
             grace: Duration::ZERO,
             server: None,
             is_end_told: false,
+            installed: None,
         };
         let heard = listen(output, errors, said).map_err(|error| {
             let found = error.to_string();
             TransferError::start(problem("cannot start a thread for ssh", "", &found, ""))
         })?;
-        let answer = near.wait_for_answer(program, &heard, interrupt)?;
-        let start = match answer {
-            Answer::Started(start) => start,
-            Answer::Refused(refusal) => {
-                let problem = troubles::refused(&near.wanted.login, refusal);
-                return Err(TransferError::start(problem));
+        let start = loop {
+            match (near.wait_for_answer(program, &heard, interrupt)?, &mut installer) {
+                (Answer::Started(start), _) => break start,
+                (Answer::Refused(refusal), _) => {
+                    let problem = troubles::refused(&near.wanted.login, refusal);
+                    return Err(TransferError::start(problem));
+                }
+                (Answer::Lacks(lacks), Some(installer)) => {
+                    near.install(installer, &lacks, interrupt)?;
+                }
+                (Answer::Installed {}, Some(_)) => near.ask(&request),
+                (Answer::Lacks(_) | Answer::Installed {}, None) => {
+                    return Err(near.odd("a copy of haul that nobody offers", ""));
+                }
             }
         };
         let urls = near.reach(program, &start, interrupt)?;
         Ok((near, urls))
+    }
+
+    /// Writes a request; a program that is gone already is noticed by its end.
+    fn ask(&mut self, request: &[u8]) {
+        let _ = self.input.as_mut().map(|input| input.write_all(request));
+    }
+
+    /// Copies this program to the other side.
+    fn install(
+        &mut self,
+        installer: &mut Installer,
+        lacks: &Lacks,
+        interrupt: &Interrupt,
+    ) -> Result<(), TransferError> {
+        let Some(input) = &mut self.input else { return Ok(()) };
+        let far = self.wanted.login.to_string();
+        let copied = installer.copy(input, &far, &mut |still| {
+            !interrupt.load(Ordering::Relaxed) && still < ANSWER_WAIT_MAX
+        });
+        let is_whole = copied.map_err(|error| {
+            let what = format!("cannot copy haul to {far}");
+            TransferError::start(problem(&what, "", &error.to_string(), ""))
+        })?;
+        self.installed = is_whole.then(|| installer.told(&far, lacks));
+        // A pipe that is full would hold up the end.
+        self.input = self.input.take().filter(|_| is_whole);
+        Ok(())
+    }
+
+    /// Tells once that haul was copied to the other side, if it was.
+    #[must_use]
+    pub fn installed(&mut self) -> Option<Event> {
+        self.installed.take()
+    }
+
+    fn odd(&self, found: &str, software: &str) -> TransferError {
+        let what = format!("haul at {} answered what cannot be used", self.wanted.login);
+        let needs = format!("a start of version {VERSION}, which {SOFTWARE} has");
+        let of = if software.is_empty() { String::new() } else { format!(" of {software}") };
+        let hint = "install the same haul on both machines";
+        TransferError::start(problem(&what, &needs, &format!("{found}{of}"), hint))
     }
 
     fn wait_for_answer(
@@ -188,14 +247,7 @@ impl NearEnd {
         start: &Start,
         interrupt: &Interrupt,
     ) -> Result<Vec<HaulUrl>, TransferError> {
-        let login = &self.wanted.login;
-        let odd = |found: &str| {
-            let what = format!("haul at {login} answered what cannot be used");
-            let needs = format!("a start of version {VERSION}, which {SOFTWARE} has");
-            let found = format!("{found} of {}", start.software);
-            let hint = "install the same haul on both machines";
-            TransferError::start(problem(&what, &needs, &found, hint))
-        };
+        let odd = |found: &str| self.odd(found, &start.software);
         if start.version > VERSION {
             return Err(odd(&format!("version {}", start.version)));
         }
@@ -203,8 +255,10 @@ impl NearEnd {
         let paths: Option<Vec<Vec<u8>>> = start.paths.iter().map(EncodedPath::bytes).collect();
         let paths = paths.filter(|paths| paths.len() == self.wanted.paths.len());
         let paths = paths.ok_or_else(|| odd("other paths"))?;
-        self.root = start.root.bytes().ok_or_else(|| odd("no directory"))?;
+        let root = start.root.bytes().ok_or_else(|| odd("no directory"))?;
+        self.root = root;
         self.grace = Duration::from_millis(start.grace_ms);
+        let login = &self.wanted.login;
         let addresses = addresses(program, login, start);
         let stop = || interrupt.load(Ordering::Relaxed);
         let reached = connect_to_first(&addresses, CONNECT_WAIT_MAX, &stop)
@@ -350,9 +404,15 @@ fn listen(
 ) -> io::Result<mpsc::Receiver<Heard>> {
     let (tell, heard) = mpsc::channel();
     thread::Builder::new().name("haul-ssh-output".to_owned()).spawn(move || {
-        let mut noise = Vec::new();
-        let answer = frame::read(&mut output, NOISE_BYTES_MAX, &mut noise);
-        let _ = tell.send(Heard { answer, noise });
+        let mut is_frame = true;
+        while is_frame {
+            let mut noise = Vec::new();
+            let answer = frame::read(&mut output, NOISE_BYTES_MAX, &mut noise);
+            is_frame = answer.is_ok();
+            if tell.send(Heard { answer, noise }).is_err() {
+                break;
+            }
+        }
         // A pipe that nobody reads would end the other side.
         let _ = io::copy(&mut output, &mut io::sink());
     })?;

@@ -1,6 +1,10 @@
 //! The command that runs ssh(1) for a copy: no terminal there, nothing secret among its words.
 
-use super::{login::Login, problem};
+use super::{
+    install::{self, Installer},
+    login::Login,
+    problem,
+};
 use haul_transfer::{Problem, TOKEN_VARIABLE};
 use std::{
     fs::File,
@@ -41,6 +45,8 @@ pub enum FarHaul {
 pub struct SshProgram {
     words: Vec<String>,
     pub far_haul: FarHaul,
+    /// Whether haul is copied to a machine that has none.
+    pub installs: bool,
 }
 
 impl SshProgram {
@@ -63,7 +69,24 @@ impl SshProgram {
             let found = format!("{remote_haul:?}");
             return Err(problem("cannot take --remote-haul", "a program there", &found, hint));
         }
-        Ok(Self { words, far_haul })
+        Ok(Self { words, far_haul, installs: false })
+    }
+
+    /// Lets haul be copied to a machine that has none.
+    ///
+    /// # Errors
+    /// If haul is started there by something else than its name.
+    pub fn installing(self) -> Result<Self, Problem> {
+        match &self.far_haul {
+            FarHaul::Command(haul) => install::check_name(haul)?,
+            FarHaul::Subsystem(name) => {
+                let needs = "a haul that a shell there starts";
+                let found = format!("--remote-haul subsystem:{name}, which sshd there starts");
+                let hint = "leave out one of both";
+                return Err(problem("cannot take --install-remote", needs, &found, hint));
+            }
+        }
+        Ok(Self { installs: true, ..self })
     }
 
     /// The program, as an error names it.
@@ -99,9 +122,10 @@ impl SshProgram {
         Path::new(&self.words[0]).file_name().is_some_and(|name| name == "ssh")
     }
 
-    /// The command that starts haul at a login, with pipes to it.
+    /// The command that starts haul at a login, with pipes to it. An installer copies it there
+    /// where it lacks, for a request of so many bytes.
     #[must_use]
-    pub fn command(&self, login: &Login) -> Command {
+    pub fn command(&self, login: &Login, installer: Option<(&Installer, usize)>) -> Command {
         // Ctrl-C at a terminal is for haul, which ends the copy in order and then ssh.
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' INT; exec \"$@\"", "sh"]).args(&self.words).arg("-T");
@@ -113,7 +137,10 @@ impl SshProgram {
         }
         match &self.far_haul {
             FarHaul::Command(haul) => {
-                command.arg(login.word()).arg(format!("{haul} serve --over-ssh"));
+                let plain = || format!("{haul} serve --over-ssh");
+                let copying =
+                    |(installer, bytes): (&Installer, usize)| installer.command(haul, bytes);
+                command.arg(login.word()).arg(installer.map_or_else(plain, copying));
             }
             FarHaul::Subsystem(name) => {
                 command.arg("-s").arg(login.word()).arg(name);
@@ -157,7 +184,7 @@ mod tests {
 
     fn words(ssh: &str, remote_haul: &str) -> Vec<String> {
         let place = crate::ssh::login::parse(OsStr::new("ann@[::1]:x")).unwrap().unwrap();
-        let command = SshProgram::new(ssh, remote_haul).unwrap().command(&place.login);
+        let command = SshProgram::new(ssh, remote_haul).unwrap().command(&place.login, None);
         let words = command.get_args().skip_while(|word| *word != "sh").skip(1);
         words.map(|word| word.to_str().unwrap().to_owned()).collect()
     }

@@ -4,7 +4,7 @@ use super::{PATIENCE, Place, process::Ran};
 use crate::words;
 use haul_testkit::skip::skip;
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::ffi::OsStrExt,
@@ -19,12 +19,21 @@ const STARTS_MAX: u32 = 10;
 /// The name by which the tests' ssh knows the machine.
 pub const HOST: &str = "far";
 
+/// The word for a path of the machine of the tests' sshd.
+pub fn there(path: impl AsRef<OsStr>) -> OsString {
+    let mut word = OsString::from(format!("{HOST}:"));
+    word.push(path);
+    word
+}
+
 /// Settings of an sshd.
 #[derive(Default)]
 pub struct SshdSetup {
     /// Options in front of the key that is let in, such as `command="..."`.
     key_options: String,
     no_haul: bool,
+    /// Directories in front of the PATH there, each with a colon behind.
+    search_first: String,
 }
 
 /// A running sshd, killed when dropped.
@@ -47,6 +56,12 @@ impl SshdSetup {
     /// Leaves haul out of the PATH there.
     pub fn without_haul(mut self) -> Self {
         self.no_haul = true;
+        self
+    }
+
+    /// Puts a directory in front of the PATH there.
+    pub fn search_first(mut self, directory: &Path) -> Self {
+        self.search_first = format!("{}:", directory.display());
         self
     }
 
@@ -124,8 +139,8 @@ impl SshdSetup {
 pub fn write_configs(setup: &SshdSetup, place: &Place, port: u16) {
     let path = |name: &str| place.path(name).display().to_string();
     let haul = Path::new(env!("CARGO_BIN_EXE_haul")).parent().unwrap().display();
-    let search =
-        if setup.no_haul { "/usr/bin:/bin".to_owned() } else { format!("{haul}:/usr/bin:/bin") };
+    let with_haul = if setup.no_haul { String::new() } else { format!("{haul}:") };
+    let search = format!("{}{with_haul}/usr/bin:/bin", setup.search_first);
     let lines = [
         format!("Port {port}"),
         "ListenAddress 127.0.0.1".to_owned(),
