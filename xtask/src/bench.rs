@@ -66,7 +66,7 @@ fn peers(root: &Path, rest: &[&str]) -> Result<Outcome> {
         bail!("bench/peers needs Python 3.9 or newer, found no python3: apt-get install python3");
     }
     if !asks_for_help(rest) {
-        let mut words = vec!["build", "--release", "--package", "haul"];
+        let mut words = vec!["build", "--release", "--package", "haul-cli"];
         words.extend(["--package", "haul-datapath", "--bins", "--examples"]);
         child::run(&mut child::cargo(root, &words))?;
     }

@@ -72,7 +72,7 @@ fn clippy(root: &Path) -> Result<Outcome> {
     let mut command = child::cargo(root, &["clippy", "--workspace", "--all-targets"]);
     passes(command.args(prerequisites::features(root)).args(["--", "-D", "warnings"]))?;
     // Without its benches and RDMA, too.
-    let arguments = ["clippy", "-p", "haul", "--no-default-features", "--all-targets"];
+    let arguments = ["clippy", "-p", "haul-cli", "--no-default-features", "--all-targets"];
     passes(child::cargo(root, &arguments).args(["--", "-D", "warnings"]))
 }
 

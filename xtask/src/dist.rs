@@ -16,7 +16,7 @@ const DEBUG: &str = "haul.debug";
 
 /// Builds the program of the project at `root` by the profile `dist` and parts it.
 pub fn run(root: &Path) -> Result<Outcome> {
-    child::run(&mut child::cargo(root, &["build", "--profile", "dist", "--package", PROGRAM]))?;
+    child::run(&mut child::cargo(root, &["build", "--profile", "dist", "--package", "haul-cli"]))?;
     let directory = target_directory(root).join("dist");
     part(&directory)?;
     for name in [PROGRAM, DEBUG] {

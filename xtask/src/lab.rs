@@ -24,7 +24,7 @@ pub fn run(root: &Path, name: &str, arguments: &[&str]) -> Result<Outcome> {
 }
 
 fn build(root: &Path) -> Result<()> {
-    child::run(&mut child::cargo(root, &["build", "--release", "--package", "haul"]))?;
+    child::run(&mut child::cargo(root, &["build", "--release", "--package", "haul-cli"]))?;
     let tools = ["build", "--release", "--package", "haul-testkit", "--examples"];
     child::run(&mut child::cargo(root, &tools))
 }

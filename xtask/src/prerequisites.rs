@@ -63,7 +63,7 @@ pub fn has_libfabric(root: &Path) -> bool {
 
 /// Words for cargo that turn on the features for which this host has the libraries.
 pub fn features(root: &Path) -> &'static [&'static str] {
-    if has_libfabric(root) { &["--features", "haul/fabric"] } else { &[] }
+    if has_libfabric(root) { &["--features", "haul-cli/fabric"] } else { &[] }
 }
 
 /// Whether a program is installed, or a library with what is needed to build with it.

@@ -123,7 +123,8 @@ pub fn run(root: &Path, names: &[&str]) -> Result<Outcome> {
 }
 
 fn run_suite(root: &Path, suite: &Suite) -> Result<Ran> {
-    let words = ["test", "--package", "haul", "--test", "suite", "--", "--nocapture", suite.filter];
+    let words =
+        ["test", "--package", "haul-cli", "--test", "suite", "--", "--nocapture", suite.filter];
     let mut command = child::cargo(root, &words);
     command.env("HAUL_TEST_LONG", "1").env("RUST_BACKTRACE", "0");
     command.env("PATH", std::env::join_paths(child::search_path())?);
@@ -204,7 +205,7 @@ fn sections_of(report: &str) -> BTreeMap<String, String> {
 fn section(suite: &Suite, ran: &Ran, date: &str) -> String {
     let Suite { name, what, filter } = suite;
     let mut text = format!("## {name}\n\n{what}.\n\n");
-    text += &format!("    HAUL_TEST_LONG=1 cargo test -p haul --test suite -- {filter}\n\n");
+    text += &format!("    HAUL_TEST_LONG=1 cargo test -p haul-cli --test suite -- {filter}\n\n");
     text += &format!("{date}: {}, {} s\n", ran.result, ran.took.as_secs());
     for (at, line) in ran.lines.iter().enumerate() {
         text += if at == 0 { "\n- " } else { "- " };

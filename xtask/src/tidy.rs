@@ -14,6 +14,7 @@ mod licences;
 mod links;
 mod machine_paths;
 mod module_order;
+mod packages;
 mod project;
 mod required_files;
 mod sizes;
@@ -36,8 +37,9 @@ struct Rule {
     offences: fn(&Project) -> Vec<Offence>,
 }
 
-const RULES: [Rule; 14] = [
+const RULES: [Rule; 15] = [
     crate_edges::RULE,
+    packages::RULE,
     unsafe_code::RULE,
     sizes::RULE,
     module_order::RULE,

@@ -19,7 +19,7 @@ struct Allowed {
 
 const ALLOWED: [Allowed; 17] = [
     Allowed {
-        package: "haul",
+        package: "haul-cli",
         dependencies: &[
             "haul-transfer",
             "haul-datapath",
@@ -48,7 +48,7 @@ const ALLOWED: [Allowed; 17] = [
             "haul-sys",
         ],
     },
-    Allowed { package: "haul-docs", dependencies: &["haul"] },
+    Allowed { package: "haul-docs", dependencies: &["haul-cli"] },
     Allowed { package: "haul-media", dependencies: &["haul-host", "haul-sys"] },
     Allowed {
         package: "haul-probe",
@@ -153,7 +153,7 @@ mod tests {
         let expected =
             "package haul-protocol: has haul-sys as a normal dependency, which it may not";
         assert_eq!(found, [expected]);
-        assert_eq!(messages("haul-host", json!([{"name": "haul", "kind": "dev"}])).len(), 1);
+        assert_eq!(messages("haul-host", json!([{"name": "haul-cli", "kind": "dev"}])).len(), 1);
     }
 
     #[test]

@@ -46,7 +46,7 @@ fn relative_path(target: &str) -> Option<String> {
 }
 
 /// The place that `relative` names in the file `from`; `None` when it is outside of the project.
-fn resolve(from: &str, relative: &str) -> Option<String> {
+pub fn resolve(from: &str, relative: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();
     if relative.starts_with('/') {

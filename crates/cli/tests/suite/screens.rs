@@ -1,6 +1,6 @@
 //! The screens that a user sees, compared with those kept in `tests/screens/`.
 //!
-//! `HAUL_SCREENS=write cargo test -p haul --test screens` writes them anew.
+//! `HAUL_SCREENS=write cargo test -p haul-cli --test screens` writes them anew.
 
 use haul::{
     commands::{demo, media, serve::Welcome},
@@ -37,7 +37,7 @@ fn assert_screen(name: &str, screen: &str) {
     assert!(
         screen == kept,
         "{name} is not as kept.\n--- kept\n{kept}\n--- now\n{screen}\n\
-         Right? HAUL_SCREENS=write cargo test -p haul --test screens"
+         Right? HAUL_SCREENS=write cargo test -p haul-cli --test screens"
     );
     for line in screen.lines() {
         assert_eq!(line, line.trim_end(), "{name}: blanks at the end of a line");
