@@ -35,7 +35,9 @@ usage: cargo xtask COMMAND
   gen [--check]    writes the generated files; with --check only compares them
   test [-- ARGS]   installs what the tests need, runs them all, and counts the skipped ones;
                    ARGS go to `cargo test`
-  dist             builds the program to give away: stripped, its debug information beside it
+  dist [--out DIR] [--target TRIPLE] [--try]
+                   makes the release: archive, Debian package, digests, SBOM, installer; --try
+                   installs all of it, and the packaged crates, without Rust or the repository
   bench peers [ARGS]
                    haul beside the movers that people use today; `bench --help` says more
   lab NAME [ARGS]  builds haul and runs a trial of lab/, as root: long paths, large files
@@ -75,7 +77,7 @@ fn run(arguments: &[String], root: &Path) -> Result<Outcome> {
         ["gen", "--check"] => generate::compare(root),
         ["test"] => test::run(root, &[]),
         ["test", "--", rest @ ..] => test::run(root, rest),
-        ["dist"] => dist::run(root),
+        ["dist", rest @ ..] => dist::run(root, rest),
         ["bench", rest @ ..] => bench::run(root, rest),
         ["lab", name, rest @ ..] => lab::run(root, name, rest),
         ["soak", names @ ..] => soak::run(root, names),

@@ -19,7 +19,7 @@ struct Prerequisite {
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 23] = [
+const PREREQUISITES: [Prerequisite; 25] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -38,6 +38,8 @@ const PREREQUISITES: [Prerequisite; 23] = [
     Prerequisite { program: "chromium", package: "chromium", tests: "tests of films in a browser" },
     Prerequisite { program: "ssh", package: "openssh-client", tests: "tests of copies over ssh" },
     Prerequisite { program: "sshd", package: "openssh-server", tests: "tests of copies over ssh" },
+    Prerequisite { program: "curl", package: "curl", tests: "a test of the installer" },
+    Prerequisite { program: "shellcheck", package: "shellcheck", tests: "a test of scripts" },
     Prerequisite { program: "python3", package: "python3", tests: "the trial of RDMA cards" },
     Prerequisite { program: "pkg-config", package: "pkg-config", tests: "tests of RDMA endpoints" },
     Prerequisite {

@@ -1,7 +1,7 @@
-//! Rule that `cargo install haul-cli` can work: each published crate is whole without the repository.
+//! Rule that `cargo install haul-cli` can work: published crates are whole without the repository.
 //!
-//! It says what a registry asks for, holds its licences and all that it takes in, and needs no crate
-//! that is not published.
+//! Each says what a registry asks for, holds its licences and all that it takes in, and needs no
+//! crate that is not published.
 
 use serde_json::Value;
 

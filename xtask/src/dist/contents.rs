@@ -1,0 +1,110 @@
+//! Contents of a release: the files that the archive holds, laid out as a person finds them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::build::PROGRAM;
+use super::{Release, target_directory};
+
+/// Files of the project and their places in the archive; a place that ends with `/` takes all files
+/// of a directory.
+const FILES: [(&str, &str); 12] = [
+    ("README.md", "README.md"),
+    ("CHANGELOG.md", "CHANGELOG.md"),
+    ("LICENSE-MIT", "LICENSE-MIT"),
+    ("LICENSE-APACHE", "LICENSE-APACHE"),
+    ("docs/install.md", "INSTALL.md"),
+    ("docs/man/", "man/"),
+    ("docs/completions/", "completions/"),
+    ("packaging/systemd/haul.service", "systemd/haul.service"),
+    ("packaging/systemd/haul-media.service", "systemd/haul-media.service"),
+    ("packaging/systemd/haul.default", "systemd/haul.default"),
+    ("packaging/systemd/haul.sysusers", "systemd/haul.sysusers"),
+    ("packaging/container/Containerfile", "container/Containerfile"),
+];
+
+const INSTALLER: &str = "packaging/install.sh";
+
+/// Lays the files of the archive out below `target/`, in a directory with the archive's name.
+pub fn lay_out(root: &Path, release: &Release, program: &Path) -> Result<PathBuf> {
+    let tree = target_directory(root).join("dist-tree").join(release.name());
+    if tree.exists() {
+        fs::remove_dir_all(&tree)?;
+    }
+    for (from, to) in FILES {
+        match from.strip_suffix('/') {
+            Some(directory) => copy_all(&root.join(directory), &tree.join(to))?,
+            None => copy(&root.join(from), &tree.join(to), 0o644)?,
+        }
+    }
+    copy(program, &tree.join(PROGRAM), 0o755)?;
+    Ok(tree)
+}
+
+/// Copies the installer beside the archive.
+pub fn installer(root: &Path, release: &Release) -> Result<PathBuf> {
+    let place = release.out.join("install.sh");
+    copy(&root.join(INSTALLER), &place, 0o755)?;
+    Ok(place)
+}
+
+/// Copies every file of a directory that holds files alone.
+pub fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("no {}", from.display()))? {
+        let entry = entry?;
+        copy(&entry.path(), &to.join(entry.file_name()), 0o644)?;
+    }
+    Ok(())
+}
+
+/// Copies a file, with the directories above its new place.
+pub fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
+    if let Some(directory) = to.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    fs::copy(from, to)
+        .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{dist::Architecture, project_root};
+
+    #[test]
+    fn the_archive_holds_program_pages_completions_licences_and_units() {
+        let out = std::env::temp_dir().join(format!("haul-xtask-contents-{}", std::process::id()));
+        let release = Release {
+            version: "7.1.17".into(),
+            architecture: Architecture::X86_64,
+            time_s: 0,
+            out: out.clone(),
+        };
+        let program = std::env::current_exe().unwrap();
+        let tree = lay_out(&project_root(), &release, &program).unwrap();
+        assert!(tree.ends_with("haul-7.1.17-x86_64-linux"));
+        for file in [
+            "haul",
+            "README.md",
+            "CHANGELOG.md",
+            "INSTALL.md",
+            "LICENSE-MIT",
+            "LICENSE-APACHE",
+            "man/haul.1",
+            "man/haul-push.1",
+            "completions/_haul",
+            "completions/haul.bash",
+            "completions/haul.fish",
+            "systemd/haul.service",
+        ] {
+            assert!(tree.join(file).metadata().unwrap().len() > 0, "{file}");
+        }
+        let mode = tree.join("haul").metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o755);
+        fs::remove_dir_all(&tree).unwrap();
+    }
+}

@@ -1,0 +1,126 @@
+//! Debian package of a release, by dpkg-deb(1).
+//!
+//! It holds what the archive holds, at Debian's places, with the services' units. Its scripts are
+//! in packaging/debian: they make the user of haul.service and start nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use super::contents::{copy, copy_all};
+use super::{Release, target_directory};
+use crate::child;
+
+/// Files of the project and their places on a Debian host; a place that ends with `/` takes all
+/// files of a directory.
+const FILES: [(&str, &str); 10] = [
+    ("docs/man/", "usr/share/man/man1/"),
+    ("docs/completions/haul.bash", "usr/share/bash-completion/completions/haul"),
+    ("docs/completions/_haul", "usr/share/zsh/vendor-completions/_haul"),
+    ("docs/completions/haul.fish", "usr/share/fish/vendor_completions.d/haul.fish"),
+    ("README.md", "usr/share/doc/haul/README.md"),
+    ("docs/install.md", "usr/share/doc/haul/INSTALL.md"),
+    ("CHANGELOG.md", "usr/share/doc/haul/changelog"),
+    ("packaging/systemd/haul.service", "usr/lib/systemd/system/haul.service"),
+    ("packaging/systemd/haul-media.service", "usr/lib/systemd/system/haul-media.service"),
+    ("packaging/systemd/haul.default", "etc/default/haul"),
+];
+
+const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+
+/// Builds the package into the directory of the release.
+pub fn pack(root: &Path, release: &Release, program: &Path) -> Result<PathBuf> {
+    let tree = target_directory(root).join("dist-tree").join(format!("{}-deb", release.name()));
+    if tree.exists() {
+        fs::remove_dir_all(&tree)?;
+    }
+    for (from, to) in FILES {
+        match from.strip_suffix('/') {
+            Some(directory) => copy_all(&root.join(directory), &tree.join(to))?,
+            None => copy(&root.join(from), &tree.join(to), 0o644)?,
+        }
+    }
+    copy(program, &tree.join("usr/bin/haul"), 0o755)?;
+    compress(&tree.join("usr/share/man/man1"))?;
+    let gzip = ["-9", "--no-name", "changelog"];
+    child::run(&mut child::command(&tree.join("usr/share/doc/haul"), "gzip", &gzip))?;
+    let control = tree.join("DEBIAN");
+    for script in SCRIPTS {
+        copy(&root.join("packaging/debian").join(script), &control.join(script), 0o755)?;
+    }
+    fs::write(control.join("conffiles"), "/etc/default/haul\n")?;
+    fs::write(control.join("control"), about(root, release, len_bytes(&tree)?)?)?;
+    fs::write(tree.join("usr/share/doc/haul/copyright"), copyright(root)?)?;
+    build(root, release, &tree)
+}
+
+fn build(root: &Path, release: &Release, tree: &Path) -> Result<PathBuf> {
+    let name = format!("haul_{}_{}.deb", release.version, release.architecture.debian());
+    let package = release.out.join(name);
+    let mut command = child::command(root, "dpkg-deb", &["--root-owner-group", "-Zxz", "--build"]);
+    command.args([tree, &package]).env("SOURCE_DATE_EPOCH", release.time_s.to_string());
+    child::output_of(&mut command).context("needs dpkg-deb (apt-get install dpkg)")?;
+    Ok(package)
+}
+
+/// The control file: what dpkg knows of the package.
+fn about(root: &Path, release: &Release, len_bytes: u64) -> Result<String> {
+    let text = fs::read_to_string(root.join("packaging/debian/control"))?;
+    let size_kib = len_bytes.div_ceil(1024).to_string();
+    Ok(text
+        .replace("@VERSION@", &release.version)
+        .replace("@ARCHITECTURE@", release.architecture.debian())
+        .replace("@SIZE_KIB@", &size_kib))
+}
+
+/// The copyright file: its head and the text of the MIT licence; Debian has the other's.
+fn copyright(root: &Path) -> Result<String> {
+    let head = fs::read_to_string(root.join("packaging/debian/copyright"))?;
+    let licence = fs::read_to_string(root.join("LICENSE-MIT"))?;
+    let indented = |line: &str| if line.is_empty() { " .\n".into() } else { format!(" {line}\n") };
+    let licence: String = licence.trim_end().lines().map(indented).collect();
+    let other = " On Debian the text is in /usr/share/common-licenses/Apache-2.0.\n";
+    Ok(format!("{head}{licence}\nLicense: Apache-2.0\n{other}"))
+}
+
+/// Compresses every file of a directory, without name and time.
+fn compress(directory: &Path) -> Result<()> {
+    let mut command = child::command(directory, "gzip", &["-9", "--no-name"]);
+    for entry in fs::read_dir(directory)? {
+        command.arg(entry?.file_name());
+    }
+    child::run(&mut command)
+}
+
+fn len_bytes(directory: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let facts = entry.metadata()?;
+        sum += if facts.is_dir() { len_bytes(&entry.path())? } else { facts.len() };
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{dist::Architecture, project_root};
+
+    #[test]
+    fn the_control_file_and_the_copyright_are_filled_in() {
+        let release = Release {
+            version: "7.1.17".into(),
+            architecture: Architecture::Aarch64,
+            time_s: 0,
+            out: PathBuf::from("/nowhere"),
+        };
+        let text = about(&project_root(), &release, 2049).unwrap();
+        assert!(text.contains("\nVersion: 7.1.17\nArchitecture: arm64\n"), "{text}");
+        assert!(text.contains("\nInstalled-Size: 3\n") && !text.contains("@VER"), "{text}");
+        let text = copyright(&project_root()).unwrap();
+        assert!(text.contains("Permission is hereby granted"), "{text}");
+        assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
+    }
+}
