@@ -27,7 +27,7 @@ use crate::{
     events::{Check, ConnectionState, Event, Lag, Report, SessionOpened, TargetRoom},
     file_options::{FileOptions, Removal},
     manifest::{Lines, Manifest, rename_of},
-    name::printable,
+    name::{Name, printable},
     option_conflicts,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     preflight::{self, Findings},
@@ -49,7 +49,7 @@ use crate::{
     source_name::go_into_directory,
     storage::{
         attributes::Attributes, contents_mode, free_space::free_bytes, named_sources::walk_named,
-        target_place::TargetPlace, walk::WalkOptions,
+        target_place::TargetPlace, tree, walk::WalkOptions,
     },
     target_names::{
         asked_name, asked_path, check_moved, check_names, expected_names, resolve_local,
@@ -86,7 +86,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use whereabouts::TargetMeans;
+use whereabouts::{TargetMeans, source_text};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Silence of a new control connection after which it is made again, in smaller segments.
@@ -212,18 +212,19 @@ pub fn pull(
 fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
     let mut first = None;
     for source in sources {
-        let path: &Path = match source {
-            SourceSpec::Path(path) => path.as_ref(),
-            SourceSpec::Beginning(part) => &part.path,
+        let looked_at = match source {
+            SourceSpec::Path(path) => std::fs::metadata(path).map(drop),
+            SourceSpec::Beginning(part) => std::fs::metadata(&part.path).map(drop),
+            SourceSpec::Beneath(place) => place.stat().map(drop),
             SourceSpec::Zero(_) => return Ok(()),
         };
-        let Err(error) = std::fs::metadata(path) else { return Ok(()) };
-        first.get_or_insert((path, error));
+        let Err(error) = looked_at else { return Ok(()) };
+        first.get_or_insert((source, error));
     }
-    let Some((path, error)) = first else {
+    let Some((source, error)) = first else {
         return Err(TransferError::start(problem("nothing to push", "a source", "none", "")));
     };
-    let what = format!("cannot read the source {}", path.display());
+    let what = format!("cannot read the source {}", Name(source_text(source)));
     let hint = "check the name and its rights";
     Err(TransferError::start(problem(&what, "", &error.to_string(), hint)))
 }
@@ -243,17 +244,17 @@ fn check_lengths(paths: &[Vec<u8>]) -> Result<(), TransferError> {
 /// Checks that all sources are directories: only these can be watched.
 fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
     let Some(other) = sources.iter().find(|source| !is_directory(source)) else { return Ok(()) };
-    let found = match other {
-        SourceSpec::Path(path) => format!("{}", Path::new(path).display()),
-        SourceSpec::Zero(size) => format!("zero:{size}"),
-        SourceSpec::Beginning(part) => format!("{}", part.path.display()),
-    };
+    let found = Name(source_text(other)).to_string();
     let hint = "watch the directory that holds it, or leave --watch out";
     Err(TransferError::start(problem("cannot watch this source", "a directory", &found, hint)))
 }
 
 fn is_directory(source: &SourceSpec) -> bool {
-    matches!(source, SourceSpec::Path(path) if Path::new(path).is_dir())
+    match source {
+        SourceSpec::Path(path) => Path::new(path).is_dir(),
+        SourceSpec::Beneath(place) => place.stat().is_ok_and(|there| tree::is_directory(&there)),
+        SourceSpec::Zero(_) | SourceSpec::Beginning(_) => false,
+    }
 }
 
 /// The new name of the one source of a pull, where it gets another here.

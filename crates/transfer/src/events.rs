@@ -3,13 +3,13 @@
 
 use crate::{
     file_status::FileStatus,
-    name::{Name, exact_path},
+    name::{Name, exact_path, read_exact_path},
     problem::{Problem, Side},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Event of a transfer, one line of `--json`.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
@@ -60,7 +60,7 @@ pub enum Event {
     /// A source is read again, to be compared with what was sent of it.
     Rereading {
         /// Name of the file.
-        #[serde(flatten, serialize_with = "exact_path")]
+        #[serde(flatten, serialize_with = "exact_path", deserialize_with = "read_exact_path")]
         path: Name,
         /// Reason why the source is read again.
         why: String,
@@ -77,7 +77,8 @@ pub enum Event {
 }
 
 /// A session that is open.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct SessionOpened {
     /// Number of the session in hexadecimal; the server's log shows the same.
@@ -97,7 +98,8 @@ pub struct SessionOpened {
 }
 
 /// Progress of a transfer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Progress {
     /// Seconds since the transfer began.
@@ -141,7 +143,7 @@ pub struct Progress {
 }
 
 /// State of the connection to the server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConnectionState {
     /// The connection stands and nothing comes.
@@ -155,7 +157,8 @@ pub enum ConnectionState {
 
 /// Change of the connection to the server. Told at once when it changes, and again while it is
 /// away.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Connection {
     /// State of the connection now.
@@ -173,7 +176,8 @@ pub struct Connection {
 }
 
 /// Stage that held an interval back.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Limiting {
     /// Name of the stage.
@@ -187,11 +191,12 @@ pub struct Limiting {
 
 /// Distance of the target behind a file that is sent while it is written. As good as the looks at
 /// the file, several a second.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Lag {
     /// Name of the file.
-    #[serde(flatten, serialize_with = "exact_path")]
+    #[serde(flatten, serialize_with = "exact_path", deserialize_with = "read_exact_path")]
     pub path: Name,
     /// Bytes that are written and not durable at the target.
     pub bytes: u64,
@@ -200,11 +205,11 @@ pub struct Lag {
 }
 
 /// A file that is settled.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct FileEnded {
     /// Name of the file.
-    #[serde(flatten, serialize_with = "exact_path")]
+    #[serde(flatten, serialize_with = "exact_path", deserialize_with = "read_exact_path")]
     pub path: Name,
     /// Outcome for the file.
     pub status: FileStatus,
@@ -227,7 +232,8 @@ impl FileEnded {
 }
 
 /// Numbers of files, by outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct FileCounts {
     /// Regular files and links that are in place and verified.
@@ -280,7 +286,8 @@ fn is_nothing(seconds: &f64) -> bool {
 }
 
 /// Costs of a transfer on one side.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct SideCosts {
     /// Processor seconds (user and system) of this side's transfer threads per 10^9 moved bytes.
@@ -290,7 +297,8 @@ pub struct SideCosts {
 }
 
 /// Stage that limited a transfer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Bottleneck {
     /// Name of the stage.
@@ -316,7 +324,8 @@ pub struct Bottleneck {
 }
 
 /// File system that a target writes to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct TargetRoom {
     /// Type of the file system, such as `xfs`.
@@ -326,7 +335,8 @@ pub struct TargetRoom {
 }
 
 /// Outcome of reading back what an earlier run left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct RecheckReport {
     /// Bytes that were read back.
@@ -338,7 +348,7 @@ pub struct RecheckReport {
 }
 
 /// The outcome of a check.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckVerdict {
     /// The check found nothing in the way.
@@ -351,7 +361,8 @@ pub enum CheckVerdict {
 }
 
 /// A check, and what it found.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Check {
     /// Name of the check, such as `space`.
@@ -365,7 +376,8 @@ pub struct Check {
 }
 
 /// The manifest that was written, in the report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct ManifestReport {
     /// Path of the file that holds the manifest.
@@ -381,7 +393,8 @@ pub struct ManifestReport {
 }
 
 /// RDMA endpoints that data went by: what both sides' did.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct RdmaReport {
     /// Provider of libfabric, such as `verbs`.
@@ -393,7 +406,8 @@ pub struct RdmaReport {
 }
 
 /// RDMA endpoints of a sending side.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct RdmaSource {
     /// Port of the card, as libfabric names it.
@@ -419,7 +433,8 @@ pub struct RdmaSource {
 }
 
 /// RDMA endpoints of a receiving side.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct RdmaTarget {
     /// Port of the card, as libfabric names it.
@@ -437,7 +452,8 @@ pub struct RdmaTarget {
 }
 
 /// Report of a transfer, its last line: what was moved, how, and what limited it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Report {
     /// Whether every file is in place and verified (or, with `--digest none`, in place).
@@ -540,7 +556,8 @@ pub struct Report {
 }
 
 /// Explanation of how one side, or the path between both, was chosen for.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Explained {
     /// Side that is explained, or the path.
@@ -554,7 +571,8 @@ pub struct Explained {
 }
 
 /// An engine that suits the transfer.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Candidate {
     /// Name of the engine.
@@ -564,4 +582,63 @@ pub struct Candidate {
     pub usable: bool,
     /// The work of the engine, or why it cannot be used.
     pub what: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_program_told_is_read_as_it_was() {
+        let status = FileStatus::WouldReplace;
+        let file = FileEnded::new(b"na\xffme".to_vec(), status, u64::MAX);
+        let stored = FileEnded { stored_as: Some(Name(b"x.1".to_vec())), ..file.clone() };
+        let lag = Lag { path: Name(b"a".to_vec()), bytes: 3, seconds: 0.5 };
+        let problem = Problem {
+            path: Name(b"\xfe/x".to_vec()),
+            side: Side::Target,
+            ..Problem::in_general("what", "needs", "", "hint")
+        };
+        let report = Report {
+            ok: true,
+            largest_lag: Some(lag.clone()),
+            stages: vec![("sync".into(), 0.25)],
+            preflight: vec![Check::default()],
+            rdma: Some(RdmaReport::default()),
+            recheck: Some(RecheckReport::default()),
+            manifest: Some(ManifestReport::default()),
+            target_room: Some(TargetRoom::default()),
+            unfinished_bytes: 7,
+            ..Report::default()
+        };
+        let limiting = Limiting { stage: "disk".into(), share: 0.1, because: "x".into() };
+        let progress = Progress { limiting: Some(limiting), ..Progress::default() };
+        let (path, why) = (Name(b"p".to_vec()), String::from("why"));
+        for event in [
+            Event::Session(SessionOpened::default()),
+            Event::Progress(progress),
+            Event::File(file),
+            Event::File(stored),
+            Event::Fallback { side: Side::Path, from_to: "a -> b".into(), why: why.clone() },
+            Event::Stall { stage: "disk".into(), seconds: 1.5, what: "x".into() },
+            Event::Resume { bytes: 5, why: why.clone() },
+            Event::Waiting { server: "h:1".into(), seconds: 2.0, why: why.clone() },
+            Event::Connection(Connection::default()),
+            Event::Lag(lag),
+            Event::Rereading { path, why },
+            Event::Explained(Explained {
+                candidates: vec![Candidate::default()],
+                ..Explained::default()
+            }),
+            Event::LeftOut(problem.clone()),
+            Event::Error(problem),
+            Event::Report(Box::new(report)),
+        ] {
+            let text = serde_json::to_string(&event).unwrap();
+            assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event, "{text}");
+        }
+        let newer = r#"{"event":"resume","bytes":1,"why":"","more":[1]}"#;
+        assert!(serde_json::from_str::<Event>(newer).is_ok());
+        assert!(serde_json::from_str::<Event>(r#"{"event":"unknown"}"#).is_err());
+    }
 }

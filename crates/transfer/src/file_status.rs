@@ -1,9 +1,9 @@
 //! Outcomes for a file.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Outcome for a file.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FileStatus {

@@ -118,7 +118,7 @@ mod words;
 
 // Requests and their options.
 pub use client::{
-    globs::expand,
+    globs::{expand, expand_beneath},
     listing::{Depth, Entry, EntryKind, list},
     pull, push,
 };
@@ -126,7 +126,7 @@ pub use descriptors::raise_open_files_limit;
 pub use engine::{Engine, UnknownName};
 pub use file_options::{FileOptions, IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal};
 pub use options::{
-    Beginning, ClearDigest, Protection, PullRequest, PushRequest, REKEY_AFTER_BYTES_MAX,
+    Beginning, Beneath, ClearDigest, Protection, PullRequest, PushRequest, REKEY_AFTER_BYTES_MAX,
     RETRY_FOR_DEFAULT, Rdma, STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,
 };
 pub use packed_names::PackedNames;

@@ -255,6 +255,18 @@ pub enum SourceSpec {
     Zero(u64),
     /// The first bytes of a file, under another name: what a probe sends of it.
     Beginning(Beginning),
+    /// A file, `dir` or `dir/` below a directory that no name and no link leads out of, as a server
+    /// has what it serves.
+    Beneath(Beneath),
+}
+
+/// A path below a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beneath {
+    /// The directory.
+    pub root: PathBuf,
+    /// The path below it, as that of a URL.
+    pub path: Vec<u8>,
 }
 
 /// The first bytes of a regular file.

@@ -1,11 +1,11 @@
 //! Errors in words: what was tried, what it needs, what was found, what to do.
 
-use crate::name::{Name, exact_path, printable};
+use crate::name::{Name, exact_path, printable, read_exact_path};
 use haul_protocol::message;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The side of a transfer that something happened on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
     /// The side that sends.
@@ -20,11 +20,12 @@ pub enum Side {
 }
 
 /// An error in words: what was tried, what it needs, what was found, what to do.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 #[non_exhaustive]
 pub struct Problem {
     /// Name of the file that the problem is about; empty for none.
-    #[serde(flatten, serialize_with = "exact_path")]
+    #[serde(flatten, serialize_with = "exact_path", deserialize_with = "read_exact_path")]
     pub path: Name,
     /// Side that the problem happened on.
     pub side: Side,

@@ -3,6 +3,7 @@
 pub mod aborted;
 pub mod ahead;
 pub mod attributes;
+mod beneath;
 pub mod conflict;
 pub mod contents_mode;
 pub mod free_space;

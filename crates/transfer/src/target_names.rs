@@ -29,6 +29,7 @@ pub fn source_name(source: &SourceSpec) -> Option<Vec<u8>> {
         SourceSpec::Zero(bytes) => Some(format!("zero-{bytes}").into_bytes()),
         SourceSpec::Beginning(part) => Some(part.name.clone().into_bytes()),
         SourceSpec::Path(path) => name_of_source(path.as_bytes()).map(<[u8]>::to_vec),
+        SourceSpec::Beneath(place) => name_of_source(&place.path).map(<[u8]>::to_vec),
     }
 }
 

@@ -1,6 +1,9 @@
 //! URLs of haul (`haul://TOKEN@HOST[:PORT]/path`). A user copies one from one machine to the other.
 
-use crate::{name::encode_path, token::Token};
+use crate::{
+    name::{decode_path, encode_path},
+    token::Token,
+};
 use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 /// The port of `haul://` URLs that name none.
@@ -92,22 +95,6 @@ fn split_port(server: &str) -> Option<(String, u16)> {
     let plain =
         !host.is_empty() && host.chars().all(|c| c.is_alphanumeric() || "-._:%".contains(c));
     plain.then(|| (host.to_owned(), port))
-}
-
-/// Decodes percents: `%41` is `A`; a `%` that two hexadecimal digits do not follow is an error.
-fn decode_path(text: &str) -> Option<Vec<u8>> {
-    let mut path = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte == b'%' {
-            let digits = [bytes.next()?, bytes.next()?];
-            let digits = std::str::from_utf8(&digits).ok()?;
-            path.push(u8::from_str_radix(digits, 16).ok()?);
-        } else {
-            path.push(byte);
-        }
-    }
-    Some(path)
 }
 
 #[cfg(test)]

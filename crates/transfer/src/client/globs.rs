@@ -7,7 +7,13 @@ use super::listing::{Depth, EntryKind, list};
 use crate::{
     Interrupt,
     error::{TransferError, problem},
+    name::Name,
+    options::Beneath,
     patterns,
+    storage::{
+        root::{Links, join},
+        tree, walk,
+    },
     url::HaulUrl,
 };
 use globset::{GlobBuilder, GlobMatcher};
@@ -79,6 +85,56 @@ fn fitting(url: &HaulUrl, interrupt: &Interrupt) -> Result<Vec<HaulUrl>, Transfe
     Ok(found.into_iter().map(whole).collect())
 }
 
+/// Expands a source of this side as [`expand`] does URLs.
+///
+/// # Errors
+/// If its pattern fits nothing or is none, or its directory cannot be read.
+pub fn expand_beneath(source: &Beneath) -> Result<Vec<Beneath>, TransferError> {
+    if !has_pattern(&source.path) || source.stat().is_ok() {
+        return Ok(vec![source.clone()]);
+    }
+    let shown = Name(source.text());
+    let root = source.open().map_err(|error| {
+        let what = format!("cannot look for what fits {shown}");
+        TransferError::start(problem(&what, "", &error.to_string(), ""))
+    })?;
+    let contents = source.path.ends_with(b"/");
+    let path = source.path.strip_suffix(b"/").unwrap_or(&source.path);
+    let parts: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
+    let at = parts.iter().position(|part| has_pattern(part)).unwrap_or(0);
+    let mut found = vec![parts[..at].join(&b'/')];
+    for (index, part) in parts[at..].iter().enumerate() {
+        let pattern = Pattern::new(part)?;
+        let is_last = at + index + 1 == parts.len();
+        let mut fitting = Vec::new();
+        for base in &found {
+            // What cannot be read fits nothing, as in a shell.
+            let Ok(names) = root.below(base, Links::Follow).and_then(|it| walk::list(&it, b""))
+            else {
+                continue;
+            };
+            let fits = names.iter().filter(|name| pattern.fits(name));
+            fitting.extend(fits.map(|name| join(base, name)).filter(|path| {
+                let stat = root.stat(path, Links::Refuse);
+                (is_last && !contents) || stat.is_ok_and(|stat| tree::is_directory(&stat))
+            }));
+        }
+        found = fitting;
+    }
+    if found.is_empty() {
+        let what = format!("nothing fits {shown}");
+        let hint = "`haul ls` of the directory shows what is there";
+        let needs = "a name that the pattern fits";
+        return Err(TransferError::start(problem(&what, needs, "none", hint)));
+    }
+    found.sort_unstable();
+    let whole = |mut path: Vec<u8>| {
+        path.extend(contents.then_some(b'/'));
+        Beneath { root: source.root.clone(), path }
+    };
+    Ok(found.into_iter().map(whole).collect())
+}
+
 /// A pattern of one component of a path.
 struct Pattern {
     glob: GlobMatcher,
@@ -112,6 +168,39 @@ impl Pattern {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::{fs, os::unix::fs::symlink};
+
+    #[test]
+    fn what_a_pattern_fits_on_this_side_is_below_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        for path in ["in/run7/a.vdif", "in/run7/b.txt", "in/run8/a.vdif", "out/a.vdif"] {
+            let path = directory.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, b"").unwrap();
+        }
+        symlink("../out", directory.path().join("in/link")).unwrap();
+        fs::write(directory.path().join("in/[x]"), b"").unwrap();
+        let root = directory.path().join("in");
+        let expanded = |path: &str| {
+            let source = Beneath { root: root.clone(), path: path.into() };
+            let found = expand_beneath(&source).ok()?;
+            let text = |one: Beneath| String::from_utf8(one.path).unwrap();
+            Some(found.into_iter().map(text).collect::<Vec<_>>().join(" "))
+        };
+        for (path, found) in [
+            ("run7", Some("run7")),
+            ("run?/*.vdif", Some("run7/a.vdif run8/a.vdif")),
+            ("*/", Some("run7/ run8/")),
+            ("[x]", Some("[x]")),
+            ("*/a.vdif", Some("run7/a.vdif run8/a.vdif")),
+            ("../out/*", None),
+            ("link/*", None),
+            ("run9*", None),
+            ("gone", Some("gone")),
+        ] {
+            assert_eq!(expanded(path).as_deref(), found, "{path}");
+        }
+    }
 
     #[test]
     fn a_pattern_fits_what_a_shell_would_take() {

@@ -90,6 +90,7 @@ impl Work<'_> {
     pub(super) fn source_paths(&self, open: &Open) -> Vec<Vec<u8>> {
         let path = |source: &SourceSpec| match source {
             SourceSpec::Path(path) => Some(path.as_bytes().to_vec()),
+            SourceSpec::Beneath(place) => Some(place.path.clone()),
             SourceSpec::Zero(_) | SourceSpec::Beginning(_) => None,
         };
         match self {

@@ -88,11 +88,14 @@ pub fn of_pull(
     Report { from: Name(together(&urls.collect::<Vec<_>>())), to: Name(to), ..report }
 }
 
-fn source_text(source: &SourceSpec) -> Vec<u8> {
+/// Text of a source, as messages have it.
+#[must_use]
+pub fn source_text(source: &SourceSpec) -> Vec<u8> {
     match source {
         SourceSpec::Path(path) => path.as_bytes().to_vec(),
         SourceSpec::Zero(bytes) => format!("zero:{bytes}").into_bytes(),
         SourceSpec::Beginning(part) => part.path.as_os_str().as_bytes().to_vec(),
+        SourceSpec::Beneath(place) => place.text(),
     }
 }
 

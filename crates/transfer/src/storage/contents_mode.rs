@@ -35,6 +35,9 @@ pub fn of_named(sources: &[SourceSpec]) -> u32 {
         SourceSpec::Path(path) if name_of_source(path.as_bytes()).is_none() => {
             std::fs::metadata(path).ok().map(|there| there.mode())
         }
+        SourceSpec::Beneath(place) if name_of_source(&place.path).is_none() => {
+            place.stat().ok().map(|there| there.st_mode)
+        }
         _ => None,
     }))
 }

@@ -26,6 +26,7 @@ pub fn walk_named(sources: &[SourceSpec], options: WalkOptions) -> Walk {
         SourceSpec::Zero(size) => Top::Listed(Listed::Entry(Box::new(zero_entry(*size)))),
         SourceSpec::Path(path) => named(path.as_bytes()),
         SourceSpec::Beginning(part) => beginning(part),
+        SourceSpec::Beneath(place) => place.top(),
     });
     Walk::new(top, options)
 }

@@ -22,6 +22,6 @@ impl Tree {
 }
 
 /// Whether a look at a source says that it is a directory.
-pub(super) fn is_directory(stat: &Stat) -> bool {
+pub fn is_directory(stat: &Stat) -> bool {
     FileType::from_raw_mode(stat.st_mode) == FileType::Directory
 }
