@@ -30,6 +30,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "demo" -d 'Shows in a minu
 complete -c haul -n "__fish_haul_needs_command" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
 complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and directories to a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_needs_command" -f -a "copy" -d 'Copies between two machines that ssh reaches: the bytes go from one to the other'
 complete -c haul -n "__fish_haul_needs_command" -f -a "ls" -d 'Lists what a server has, or a machine that ssh reaches'
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_needs_command" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
@@ -217,6 +218,84 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l append-only -d 'Trust
 complete -c haul -n "__fish_haul_using_subcommand pull" -l watch -d 'Send what appears in the source directories too, until Ctrl-C'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l bwlimit -d 'The most bytes a second of all streams together: 500M, or in bits 10Gbit' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l streams -d 'Data connections; without it chosen from processors, round-trip time and sizes' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l protection -d 'How the data is protected on its way' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
+safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'
+private\t'TLS 1.3 for the data too: nobody on the path can read a byte either'"
+complete -c haul -n "__fish_haul_using_subcommand copy" -l rekey-after -d 'Bytes after which a private stream is replaced by another, with another key; at most 126G' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l digest -d 'Digest that finds accidents under --protection clear or private; without it crc32c' -r -f -a "none\t'Nothing is verified, and the report says so'
+crc32c\t'CRC-32C (Castagnoli)'
+xxh3-128\t'XXH3, 128 bits'"
+complete -c haul -n "__fish_haul_using_subcommand copy" -l send-engine -d 'The engine that reads and sends' -r -f -a "auto\t'chosen by what is found; the report says why'
+read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'study: send from and receive into a mapping of the file'
+sendfile\t'page cache to socket inside the kernel'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+zerocopy-send\t'study: O_DIRECT reads, sent by MSG_ZEROCOPY; for network cards, not for loopback'
+tls\t'TLS 1.3 in this process, for `--protection private` where the kernel has none'
+fabric\t'RDMA: registered pages of the page cache, to registered memory'"
+complete -c haul -n "__fish_haul_using_subcommand copy" -l receive-engine -d 'The engine that receives and writes' -r -f -a "auto\t'chosen by what is found; the report says why'
+read-write\t'read into a buffer, write it out; works everywhere'
+mmap\t'study: send from and receive into a mapping of the file'
+splice\t'file to socket and socket to file through a pipe inside the kernel'
+direct\t'O_DIRECT by a thread that runs beside the stream; past the page cache'
+io-uring\t'O_DIRECT at depth by io_uring; past the page cache'
+dontcache\t'buffered writes that leave the page cache at once (Linux 6.14)'
+zerocopy-receive\t'study: the socket\'s pages, mapped and written; for network cards with header split'
+discard\t'throw away what arrives, for null:'
+tls\t'TLS 1.3 in this process, for `--protection private` where the kernel has none'
+fabric\t'RDMA: registered pages of the page cache, to registered memory'"
+complete -c haul -n "__fish_haul_using_subcommand copy" -l fabric -d 'Send data by RDMA endpoints (libfabric): a card, or memory that both share on one host' -r -f -a "auto\t''
+verbs\t''
+efa\t''
+cxi\t''
+shm\t''
+tcp\t''"
+complete -c haul -n "__fish_haul_using_subcommand copy" -l retry-for -d 'How long to try to get back to a server that went away' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
+complete -c haul -n "__fish_haul_using_subcommand copy" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand copy" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l include -d 'Take what fits, as --exclude says' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
+complete -c haul -n "__fish_haul_using_subcommand copy" -l min-size -d 'Leave out smaller files' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l max-size -d 'Leave out larger files' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l min-age -d 'Leave out files changed later than so long ago (2h, 7d), or than a date (2026-01-31)' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l max-age -d 'Leave out files changed earlier than so long ago (2h, 7d), or than a date (2026-01-31)' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l on-conflict -d 'Fate of a file whose name is taken at the target' -r -f -a "skip-same\t'A file that is the same by size and time stays, one that differs is replaced'
+replace\t'Even what is the same is replaced'
+fail\t'A file that differs stays, and the new one fails'
+keep-both\t'A file that differs stays, and the new one is stored as NAME.1, NAME.2, ...'"
+complete -c haul -n "__fish_haul_using_subcommand copy" -l max-delete -d 'Remove nothing if more than so many names would go' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l preserve -d 'Attributes that arrive with each file: mode, mtime, owner, group, xattrs, acls, all or none' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l watch-for -d 'End --watch after this long without anything new' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l idle -d 'Time without a write after which --follow and --watch take a file as complete' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l wait -d 'Wait for a server that cannot be reached at first, too, for as long as --retry-for says'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, left_out, explained, error, waiting, report'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l report -d 'Print the whole report: engines, wire, costs and stages'
+complete -c haul -n "__fish_haul_using_subcommand copy" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l from0 -d 'The names of --files-from end with a zero byte, not with a line feed'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l checksum-compare -d 'Tell whether a file is the same by its bytes, not by size and time'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l delete -d 'Remove from the target what the source directories do not have, after all else succeeded'
+complete -c haul -n "__fish_haul_using_subcommand copy" -s n -l dry-run -d 'Say what would be copied, replaced and removed, and do nothing'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l explain -d 'Say by which facts each side chose its engine, what else there was, and the choice'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l preflight -d 'Look at room, rights, names, limits, the port, clocks and tuning on both sides; move nothing'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l move -d 'Remove each source file once it is durable at the target, and directories left empty'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l follow -d 'Send each file while it is written, until its writer closes or renames it, or it is idle'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l append-only -d 'Trust that a written byte never changes: nothing is read again at the end of --follow'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l watch -d 'Send what appears in the source directories too, until Ctrl-C'
+complete -c haul -n "__fish_haul_using_subcommand copy" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand copy" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
 complete -c haul -n "__fish_haul_using_subcommand ls" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
@@ -583,18 +662,19 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "protection" -d 'Compares the protections of the data: clear, safe, and private by the kernel and by haul'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "ls" -d 'Lists what a server has, or a machine that ssh reaches'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull ls verify media token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "copy" -d 'Copies between two machines that ssh reaches: the bytes go from one to the other'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "ls" -d 'Lists what a server has, or a machine that ssh reaches'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from media" -f -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'

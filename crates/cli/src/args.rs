@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod block_sizes;
+pub mod copy;
 pub mod demo;
 pub mod examples;
 pub mod habits;
@@ -12,6 +13,7 @@ pub mod ls;
 pub mod media;
 pub mod probe;
 pub mod recording;
+pub mod relayed;
 pub mod results;
 pub mod serve;
 pub mod ssh;
@@ -49,6 +51,7 @@ pub enum LowCommand {
     Serve(serve::LowServe),
     Push(transfer::LowPush),
     Pull(transfer::LowPull),
+    Copy(copy::LowCopy),
     Ls(ls::LowLs),
     Verify(verify::LowVerify),
     Media(media::LowMedia),

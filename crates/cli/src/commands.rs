@@ -3,6 +3,7 @@
 //! They take checked requests and print what the library tells.
 
 pub mod bench;
+pub mod copy;
 pub mod demo;
 pub mod ls;
 pub mod media;

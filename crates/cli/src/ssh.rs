@@ -13,6 +13,9 @@ mod messages;
 pub mod near_end;
 mod paths;
 pub mod program;
+pub mod relay;
+pub mod send_order;
+pub mod sending;
 mod troubles;
 
 use haul_transfer::Problem;

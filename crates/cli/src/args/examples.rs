@@ -45,6 +45,7 @@ haul serve /data                        receive into and send from /data; prints
 haul push *.vdif URL/run7/              send files into /data/run7
 haul pull URL/run7 .                    fetch a directory
 haul push run7 ann@dtn1:archive/        to where ssh leads, without a server that runs
+haul copy ann@dtn1:run7 bob@dtn2:data/  from one machine to another, not through this one
 haul ls URL/run7                        what is there
 haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
@@ -184,6 +185,17 @@ haul pull ann@dtn1:/data/run7 .         by ssh, from a machine that has haul",
     },
     EXIT_STATUS,
     TOKEN_ENVIRONMENT,
+];
+
+const COPY: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul copy ann@dtn1:/data/run7 bob@dtn2:/archive/    from dtn1 to dtn2
+haul copy 'dtn1:/data/*.vdif' dtn2:/archive/ --protection private
+haul copy dtn1:run7 dtn2:run7/ --install-remote     machines that have no haul",
+    },
+    EXIT_STATUS,
 ];
 
 const LS: &[Section] = &[
@@ -452,6 +464,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-media" => MEDIA,
         "haul-push" => PUSH,
         "haul-pull" => PULL,
+        "haul-copy" => COPY,
         "haul-ls" => LS,
         "haul-verify" => VERIFY,
         "haul-token" => TOKEN,

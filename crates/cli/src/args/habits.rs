@@ -30,10 +30,7 @@ const HABITS: [(&[&str], &str); 9] = [
 /// Commands of other movers, with what they are called here.
 const COMMANDS: [(&[&str], &str); 3] = [
     (&["get", "fetch", "download", "receive", "recv"], "pull URL DIR"),
-    (
-        &["put", "send", "upload", "copy", "cp", "sync"],
-        "push SOURCE URL; haul pull URL DIR fetches",
-    ),
+    (&["put", "send", "upload", "cp", "sync"], "push SOURCE URL; haul pull URL DIR fetches"),
     (&["list", "dir"], "ls URL"),
 ];
 
@@ -53,7 +50,9 @@ pub fn habit(error: &clap::Error, words: &[OsString]) -> Option<Problem> {
         return None;
     };
     let hint = match command {
-        "push" | "pull" => HABITS.iter().find(|(names, _)| names.contains(&option.as_str()))?.1,
+        "push" | "pull" | "copy" => {
+            HABITS.iter().find(|(names, _)| names.contains(&option.as_str()))?.1
+        }
         "serve" if option == "--port" => "it is --listen :PORT, or --listen ADDRESS:PORT",
         _ => return None,
     };
@@ -80,6 +79,7 @@ mod tests {
             for words in [
                 ["haul", "push", option, "a", "haul://h"],
                 ["haul", "pull", "haul://h/a", option, "."],
+                ["haul", "copy", "h:a", option, "k:"],
             ] {
                 let said = refused(&words).unwrap_or_else(|| panic!("{words:?}"));
                 assert!(said.contains("eave it out"), "{said}");
@@ -99,7 +99,7 @@ mod tests {
         }
         // None of them is an option of haul meanwhile.
         let known = crate::args::command();
-        for command in ["push", "pull"] {
+        for command in ["push", "pull", "copy"] {
             let command = known.find_subcommand(command).unwrap();
             let is_habit = |arg: &clap::Arg| {
                 let names = [

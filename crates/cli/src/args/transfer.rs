@@ -320,7 +320,11 @@ impl LowTransfer {
         OtherSide::named_by(words, &self.ssh, self.token_file.as_deref())
     }
 
-    fn checked(&self, sources: &[OsString]) -> Result<TransferOptions, Problem> {
+    /// Checks the options, for sources as the user named them.
+    ///
+    /// # Errors
+    /// Says which option cannot be taken and why.
+    pub(super) fn checked(&self, sources: &[OsString]) -> Result<TransferOptions, Problem> {
         let protection = Protection::from(self.protection);
         if let (Protection::Safe, Some(digest)) = (protection, self.digest) {
             let name = digest.to_possible_value().map_or_else(String::new, |v| v.get_name().into());

@@ -6,12 +6,15 @@ use super::token_source;
 use crate::{
     args::ssh::OtherSide,
     ssh::{
-        Purpose,
+        Ports, Purpose,
+        login::Login,
         near_end::{NearEnd, Wanted},
+        program::SshProgram,
+        send_order::SendTarget,
     },
 };
 use haul_transfer::{Event, HaulUrl, Interrupt, Report, TransferError};
-use std::{path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 /// The purpose of asking the other side.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,15 @@ pub struct Asked {
     /// Whether something is removed there.
     pub removes: bool,
     pub retry_for: Duration,
+}
+
+impl Asked {
+    /// The paths of another machine that this is asked for.
+    #[must_use]
+    pub fn wanted(self, login: Login, paths: Vec<Vec<u8>>, ports: Option<Ports>) -> Wanted {
+        let Self { purpose, removes, retry_for } = self;
+        Wanted { login, paths, purpose, removes, ports, retry_for }
+    }
 }
 
 /// ssh, where it is what holds the other side open.
@@ -42,15 +54,34 @@ pub fn reach(
             Ok((urls, Held(None)))
         }
         OtherSide::BySsh { program, login, paths, ports } => {
-            let Asked { purpose, removes, retry_for } = asked;
-            let wanted = Wanted { login, paths, purpose, removes, ports, retry_for };
+            let wanted = asked.wanted(login, paths, ports);
             let (near, urls) = NearEnd::start(&program, wanted, interrupt)?;
             Ok((urls, Held(Some(near))))
         }
     }
 }
 
+/// Begins a server that another machine than this one will send to.
+///
+/// # Errors
+/// If ssh brings none.
+pub fn reach_for_another(
+    program: &SshProgram,
+    wanted: Wanted,
+    interrupt: &Interrupt,
+) -> Result<(SendTarget, Held), TransferError> {
+    let (near, target) = NearEnd::start_for_another(program, wanted, interrupt)?;
+    Ok((target, Held(Some(near))))
+}
+
 impl Held {
+    /// Notes the address at which another machine has found the server.
+    pub fn reached_at(&mut self, server: Option<SocketAddr>) {
+        if let Some(near) = &mut self.0 {
+            near.reached_at(server);
+        }
+    }
+
     /// Runs a transfer, and tells among its events when ssh ends before it.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use super::serve_log::{self, Lines, Log};
 use crate::{
-    args::{serve::LowServe, usage_problem},
+    args::{relayed::read_relayed, serve::LowServe, usage_problem},
     failure::{ExitStatus, Failure},
     interrupt,
     ssh::far_end::{self, Ended},
@@ -71,7 +71,7 @@ fn over_ssh(low: LowServe) -> Result<ExitStatus, Failure> {
     flag::register(SIGHUP, Interrupt::default()).map_err(|error| {
         usage_problem("cannot set a handler for signals", "", &error.to_string(), "")
     })?;
-    match far_end::run(options, only, &mut ui::output::Output::new(), &interrupt)? {
+    match far_end::run(options, only, read_relayed, &mut ui::output::Output::new(), &interrupt)? {
         Ended::Served => Ok(ExitStatus::AllDone),
         Ended::Refused => Ok(ExitStatus::CouldNotStart),
     }

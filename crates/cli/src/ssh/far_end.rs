@@ -10,6 +10,7 @@ use super::{
     messages::{Answer, EncodedPath, Ports, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION},
     paths::Places,
     problem,
+    sending::{self, ReadOptions},
 };
 use haul_scratch::leftovers::OwnDirectory;
 use haul_transfer::{
@@ -44,13 +45,14 @@ pub enum Ended {
 }
 
 /// Serves one copy. `options` are those of `haul serve`; root and state are set here. With `only`
-/// nothing outside of that directory is served.
+/// nothing outside of that directory is served. `read_options` reads those of a push from here.
 ///
 /// # Errors
 /// If no near end is there to be told.
 pub fn run(
     options: ServeOptions,
     only: Option<PathBuf>,
+    read_options: ReadOptions,
     output: &mut dyn Write,
     interrupt: &Interrupt,
 ) -> Result<Ended, Problem> {
@@ -65,11 +67,12 @@ pub fn run(
         let needs = "a request of haul on standard input";
         problem("nothing to serve", needs, &error.to_string(), hint)
     })?;
-    let tell = |output: &mut dyn Write, answer: &Answer| {
-        frame::write(output, answer).map_err(|error| {
-            problem("cannot answer the other end of ssh", "", &error.to_string(), "")
-        })
-    };
+    if let Some(order) = &request.send {
+        let home = home()?;
+        let places = Places { home: &home, only: only.as_deref() };
+        let asked = (&request, order);
+        return sending::run(asked, (&options, places), read_options, output, interrupt);
+    }
     let (begun, start) = match begin(options, only.as_deref(), &request) {
         Ok(begun) => begun,
         Err(problem) => {
@@ -96,6 +99,15 @@ pub fn run(
     Ok(Ended::Served)
 }
 
+/// Tells the near end something.
+///
+/// # Errors
+/// If it is gone.
+pub(super) fn tell(output: &mut dyn Write, answer: &Answer) -> Result<(), Problem> {
+    frame::write(output, answer)
+        .map_err(|error| problem("cannot answer the other end of ssh", "", &error.to_string(), ""))
+}
+
 /// A server that has begun, and the directory that goes with it.
 struct Begun {
     server: Server,
@@ -107,16 +119,7 @@ fn begin(
     only: Option<&Path>,
     request: &Request,
 ) -> Result<(Begun, Start), Problem> {
-    if request.version > VERSION {
-        let needs = format!("version {VERSION} of the start over ssh, which {SOFTWARE} has");
-        let found = format!("version {} of {}", request.version, request.software);
-        let hint = "install the newer haul there, too";
-        return Err(problem("cannot begin over ssh", &needs, &found, hint));
-    }
-    let paths: Option<Vec<Vec<u8>>> = request.paths.iter().map(EncodedPath::bytes).collect();
-    let paths = paths.filter(|paths| !paths.is_empty()).ok_or_else(|| {
-        problem("cannot begin over ssh", "a path to serve", "a request without one", "")
-    })?;
+    let paths = request.checked_paths()?;
     let home = home()?;
     let served = Places { home: &home, only }.served(request.purpose, &paths)?;
     let scratch = OwnDirectory::new(&scratch_parent(), SCRATCH_PREFIX).map_err(|error| {
@@ -204,12 +207,12 @@ fn addresses(connection: Option<&str>, hosts: &[String]) -> Vec<String> {
 
 /// The end of what the near end says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NearEnd {
+pub(super) enum NearEnd {
     Through,
     Gone,
 }
 
-fn hear_end(input: &mut dyn Read) -> NearEnd {
+pub(super) fn hear_end(input: &mut dyn Read) -> NearEnd {
     let mut byte = [0];
     loop {
         match input.read(&mut byte) {

@@ -1,9 +1,11 @@
-//! Messages between both ends of ssh: one request, one answer.
+//! Messages between both ends of ssh: one request, and answers.
 //!
 //! Fields that a reader does not know are skipped, so that newer ends can say more.
 
+use super::send_order::SendOrder;
 use haul_transfer::{HaulUrl, Problem, Rights};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::{fmt, str::FromStr};
 
 /// Version of these messages; an end that needs more than the other can refuses it.
@@ -21,6 +23,8 @@ pub enum Purpose {
     Push,
     Pull,
     List,
+    /// A push from there to another machine.
+    Send,
 }
 
 /// Request of the near end, on the standard input of the far end.
@@ -40,6 +44,9 @@ pub struct Request {
     /// Time that a server waits, once ssh is gone, for a client that comes back.
     #[serde(default)]
     pub grace_ms: u64,
+    /// The place to send to, where that is the purpose.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send: Option<SendOrder>,
 }
 
 /// A range of ports, both ends among them.
@@ -78,7 +85,26 @@ impl Request {
             Purpose::Push => Rights { delete, ..Rights::ALL },
             Purpose::Pull => Rights { delete, ..Rights::READ_ONLY },
             Purpose::List => Rights { list: true, ..Rights::NONE },
+            Purpose::Send => Rights::NONE,
         }
+    }
+
+    /// The paths, once it is clear that this haul knows all that is asked for.
+    ///
+    /// # Errors
+    /// If the near end needs more, or names no path.
+    pub fn checked_paths(&self) -> Result<Vec<Vec<u8>>, Problem> {
+        if self.version > VERSION {
+            let needs = format!("version {VERSION} of the start over ssh, which {SOFTWARE} has");
+            let found = format!("version {} of {}", self.version, self.software);
+            let hint = "install the newer haul there, too";
+            return Err(Problem::in_general("cannot begin over ssh", &needs, &found, hint));
+        }
+        let paths: Option<Vec<Vec<u8>>> = self.paths.iter().map(EncodedPath::bytes).collect();
+        paths.filter(|paths| !paths.is_empty()).ok_or_else(|| {
+            let found = "a request without one";
+            Problem::in_general("cannot begin over ssh", "a path to serve", found, "")
+        })
     }
 }
 
@@ -90,6 +116,23 @@ pub enum Answer {
     Refused(Refusal),
     Lacks(Lacks),
     Installed {},
+    /// A push to another machine begins, to this address.
+    Sending {
+        server: String,
+    },
+    /// An event of that push, as `--json` has it.
+    Told(Value),
+    Ended(Box<PushEnded>),
+}
+
+/// The end of a push to another machine, with its report or its problem as `--json` has them.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PushEnded {
+    Done(Value),
+    NotStarted(Value),
+    Broken(Value),
+    Interrupted,
 }
 
 /// Words of a machine that has no haul and waits for one on standard input.
@@ -178,7 +221,8 @@ mod tests {
         let request = |purpose, removes| {
             let software = SOFTWARE.to_owned();
             let (paths, ports) = (Vec::new(), None);
-            Request { version: 1, software, purpose, removes, paths, ports, grace_ms: 0 }
+            let send = None;
+            Request { version: 1, software, purpose, removes, paths, ports, grace_ms: 0, send }
         };
         let names =
             |purpose, removes| request(purpose, removes).rights().names().collect::<Vec<_>>();

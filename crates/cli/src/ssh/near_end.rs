@@ -14,6 +14,7 @@ use super::{
     },
     problem,
     program::SshProgram,
+    send_order::SendTarget,
     troubles::{self, NoAnswer},
 };
 use haul_transfer::{
@@ -88,12 +89,55 @@ impl NearEnd {
         wanted: Wanted,
         interrupt: &Interrupt,
     ) -> Result<(Self, Vec<HaulUrl>), TransferError> {
+        let (mut near, start) = Self::start_server(program, wanted, interrupt)?;
+        let urls = near.reach(program, &start, interrupt)?;
+        Ok((near, urls))
+    }
+
+    /// Runs ssh and waits for a server that another machine will send to.
+    ///
+    /// # Errors
+    /// If ssh fails, or haul is not there or cannot begin.
+    pub fn start_for_another(
+        program: &SshProgram,
+        wanted: Wanted,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, SendTarget), TransferError> {
+        let (mut near, start) = Self::start_server(program, wanted, interrupt)?;
+        near.check(&start)?;
+        let host = direct_host::of(program, &near.wanted.login);
+        let target = SendTarget::of(near.wanted.login.to_string(), &start, host);
+        let target = target.ok_or_else(|| near.odd("no path", &start.software))?;
+        Ok((near, target))
+    }
+
+    fn start_server(
+        program: &SshProgram,
+        wanted: Wanted,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, Start), TransferError> {
         let request = request(&wanted).map_err(TransferError::start)?;
+        match Self::begin(program, wanted, &request, interrupt)? {
+            (near, _, Answer::Started(start)) => Ok((near, start)),
+            (near, ..) => Err(near.odd("no start", "")),
+        }
+    }
+
+    /// Runs ssh and waits for the answer to a request; gives what comes behind it, too.
+    ///
+    /// # Errors
+    /// If ssh fails, or haul is not there or cannot begin.
+    pub(super) fn begin(
+        program: &SshProgram,
+        wanted: Wanted,
+        request: &Request,
+        interrupt: &Interrupt,
+    ) -> Result<(Self, mpsc::Receiver<Heard>, Answer), TransferError> {
         if !program.is_there() {
             let missing = io::Error::from(io::ErrorKind::NotFound);
             return Err(TransferError::start(troubles::not_started(program, &missing)));
         }
-        let request = frame::bytes(&request).map_err(|error| {
+        let request = frame::bytes(request).map_err(|error| {
             TransferError::start(problem("cannot ask over ssh", "", &error.to_string(), ""))
         })?;
         let installer = program.installs.then(Installer::of_this_program).transpose();
@@ -124,9 +168,8 @@ impl NearEnd {
             let found = error.to_string();
             TransferError::start(problem("cannot start a thread for ssh", "", &found, ""))
         })?;
-        let start = loop {
+        loop {
             match (near.wait_for_answer(program, &heard, interrupt)?, &mut installer) {
-                (Answer::Started(start), _) => break start,
                 (Answer::Refused(refusal), _) => {
                     let problem = troubles::refused(&near.wanted.login, refusal);
                     return Err(TransferError::start(problem));
@@ -134,19 +177,26 @@ impl NearEnd {
                 (Answer::Lacks(lacks), Some(installer)) => {
                     near.install(installer, &lacks, interrupt)?;
                 }
-                (Answer::Installed {}, Some(_)) => near.ask(&request),
-                (Answer::Lacks(_) | Answer::Installed {}, None) => {
-                    return Err(near.odd("a copy of haul that nobody offers", ""));
-                }
+                (Answer::Installed {}, Some(_)) => near.say(&request),
+                (answer, _) => return Ok((near, heard, answer)),
             }
-        };
-        let urls = near.reach(program, &start, interrupt)?;
-        Ok((near, urls))
+        }
     }
 
-    /// Writes a request; a program that is gone already is noticed by its end.
-    fn ask(&mut self, request: &[u8]) {
-        let _ = self.input.as_mut().map(|input| input.write_all(request));
+    /// Says something to the other side; one that is gone already is noticed by its end.
+    pub(super) fn say(&mut self, bytes: &[u8]) {
+        let _ = self.input.as_mut().map(|input| input.write_all(bytes));
+    }
+
+    /// The machine at the other side.
+    #[must_use]
+    pub(super) fn login(&self) -> &Login {
+        &self.wanted.login
+    }
+
+    /// Notes the address at which another machine has found the server.
+    pub fn reached_at(&mut self, server: Option<SocketAddr>) {
+        self.server = server;
     }
 
     /// Copies this program to the other side.
@@ -177,7 +227,7 @@ impl NearEnd {
         self.installed.take()
     }
 
-    fn odd(&self, found: &str, software: &str) -> TransferError {
+    pub(super) fn odd(&self, found: &str, software: &str) -> TransferError {
         let what = format!("haul at {} answered what cannot be used", self.wanted.login);
         let needs = format!("a start of version {VERSION}, which {SOFTWARE} has");
         let of = if software.is_empty() { String::new() } else { format!(" of {software}") };
@@ -247,17 +297,7 @@ impl NearEnd {
         start: &Start,
         interrupt: &Interrupt,
     ) -> Result<Vec<HaulUrl>, TransferError> {
-        let odd = |found: &str| self.odd(found, &start.software);
-        if start.version > VERSION {
-            return Err(odd(&format!("version {}", start.version)));
-        }
-        let token: Token = start.token.parse().map_err(|_| odd("no token"))?;
-        let paths: Option<Vec<Vec<u8>>> = start.paths.iter().map(EncodedPath::bytes).collect();
-        let paths = paths.filter(|paths| paths.len() == self.wanted.paths.len());
-        let paths = paths.ok_or_else(|| odd("other paths"))?;
-        let root = start.root.bytes().ok_or_else(|| odd("no directory"))?;
-        self.root = root;
-        self.grace = Duration::from_millis(start.grace_ms);
+        let (token, paths) = self.check(start)?;
         let login = &self.wanted.login;
         let addresses = addresses(program, login, start);
         let stop = || interrupt.load(Ordering::Relaxed);
@@ -279,6 +319,22 @@ impl NearEnd {
             path,
         };
         Ok(paths.into_iter().map(url).collect())
+    }
+
+    /// Checks what the other side has told about its server, and notes it.
+    fn check(&mut self, start: &Start) -> Result<(Token, Vec<Vec<u8>>), TransferError> {
+        let odd = |found: &str| self.odd(found, &start.software);
+        if start.version > VERSION {
+            return Err(odd(&format!("version {}", start.version)));
+        }
+        let token: Token = start.token.parse().map_err(|_| odd("no token"))?;
+        let paths: Option<Vec<Vec<u8>>> = start.paths.iter().map(EncodedPath::bytes).collect();
+        let paths = paths.filter(|paths| paths.len() == self.wanted.paths.len());
+        let paths = paths.ok_or_else(|| odd("other paths"))?;
+        let root = start.root.bytes().ok_or_else(|| odd("no directory"))?;
+        self.root = root;
+        self.grace = Duration::from_millis(start.grace_ms);
+        Ok((token, paths))
     }
 
     /// Tells once that ssh has ended before the copy, if it has.
@@ -321,7 +377,7 @@ impl NearEnd {
     }
 
     /// Waits for the end of ssh, no longer than this.
-    fn wait(&mut self, time_max: Duration) -> Option<ExitStatus> {
+    pub(super) fn wait(&mut self, time_max: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + time_max;
         loop {
             let status = self.child.try_wait().ok()?;
@@ -365,7 +421,11 @@ fn addresses(program: &SshProgram, login: &Login, start: &Start) -> Vec<SocketAd
     addresses
 }
 
-fn request(wanted: &Wanted) -> Result<Request, Problem> {
+/// The request for what is wanted.
+///
+/// # Errors
+/// If it is too long.
+pub(super) fn request(wanted: &Wanted) -> Result<Request, Problem> {
     let bytes: usize = wanted.paths.iter().map(Vec::len).sum();
     if bytes > REQUEST_PATHS_BYTES_MAX {
         let needs = format!("paths of at most {REQUEST_PATHS_BYTES_MAX} bytes in all");
@@ -381,12 +441,14 @@ fn request(wanted: &Wanted) -> Result<Request, Problem> {
         paths: wanted.paths.iter().map(|path| EncodedPath::of(path)).collect(),
         ports: wanted.ports,
         grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+        send: None,
     })
 }
 
 /// The first words of the other side.
-struct Heard {
-    answer: Result<Answer, FrameError>,
+#[derive(Debug)]
+pub(super) struct Heard {
+    pub answer: Result<Answer, FrameError>,
     noise: Vec<u8>,
 }
 

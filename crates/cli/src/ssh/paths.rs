@@ -69,7 +69,7 @@ impl Places<'_> {
         let whole = self.home.join(OsStr::from_bytes(path));
         let found = match purpose {
             Purpose::Push => deepest_directory(&whole, path)?,
-            Purpose::Pull | Purpose::List => holder(&whole, path, purpose)?,
+            Purpose::Pull | Purpose::List | Purpose::Send => holder(&whole, path, purpose)?,
         };
         if is_special(&found.rest) {
             let what = format!("cannot name {} over ssh", whole.display());

@@ -45,7 +45,8 @@ impl NoAnswer<'_> {
                 &format!("{login} has no {}", self.far_name()),
                 "haul where a shell looks for it that is not a login shell",
                 &self.found(&said),
-                "install it there, or say where it is: --remote-haul /path/to/haul",
+                "say where it is there (--remote-haul /path/to/haul), or let this one be copied \
+                 there: --install-remote",
             ),
             Some(NOT_RUNNABLE) => problem(
                 &format!("{} at {login} cannot be run", self.far_name()),

@@ -57,6 +57,7 @@ mod second_look;
 mod serving;
 mod source_forms;
 mod ssh;
+mod ssh_copy;
 mod ssh_install;
 mod staged;
 mod told_keys;

@@ -1,0 +1,48 @@
+//! `haul copy`: from one machine that ssh reaches to another; the bytes go from one to the other.
+
+use super::{
+    other_side::{self, Asked},
+    pull, push, show,
+};
+use crate::{
+    args::copy::{Between, CheckedCopy, LowCopy},
+    failure::{ExitStatus, Failure},
+    interrupt,
+    ssh::{Purpose, relay::Relay, send_order::SendOrder},
+    ui,
+};
+
+/// Runs the copy and shows it.
+///
+/// # Errors
+/// If the transfer could not start or was broken midway.
+pub fn run(low: LowCopy) -> Result<ExitStatus, Failure> {
+    match low.checked()? {
+        CheckedCopy::Push(low) => push::run(&low),
+        CheckedCopy::Pull(low) => pull::run(&low),
+        CheckedCopy::Between(between) => run_between(*between),
+    }
+}
+
+fn run_between(between: Between) -> Result<ExitStatus, Failure> {
+    let Between { program, from, paths, to, path, ports, options, relayed, transfer } = between;
+    let interrupt = interrupt::on_signals()?;
+    let asked = Asked {
+        purpose: Purpose::Push,
+        removes: options.file_options.removal.is_some(),
+        retry_for: options.retry_for,
+    };
+    let wanted = asked.wanted(to, vec![path], ports);
+    let (target, mut held) = other_side::reach_for_another(&program, wanted, &interrupt)?;
+    let asked = Asked {
+        purpose: Purpose::Send,
+        removes: options.file_options.move_sources,
+        retry_for: options.retry_for,
+    };
+    let wanted = asked.wanted(from, paths, None);
+    let order = SendOrder { target, options: relayed };
+    let relay = Relay::start(&program, wanted, order, &interrupt)?;
+    held.reached_at(relay.server());
+    let screen = ui::screen(&transfer);
+    show(screen, |tell| held.while_held(tell, |tell| relay.run(&interrupt, tell)))
+}
