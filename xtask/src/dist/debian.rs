@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 10] = [
     ("docs/completions/haul.fish", "usr/share/fish/vendor_completions.d/haul.fish"),
     ("README.md", "usr/share/doc/haul/README.md"),
     ("docs/install.md", "usr/share/doc/haul/INSTALL.md"),
-    ("CHANGELOG.md", "usr/share/doc/haul/changelog"),
+    ("CHANGELOG.md", "usr/share/doc/haul/CHANGELOG.md"),
     ("packaging/systemd/haul.service", "usr/lib/systemd/system/haul.service"),
     ("packaging/systemd/haul-media.service", "usr/lib/systemd/system/haul-media.service"),
     ("packaging/systemd/haul.default", "etc/default/haul"),
@@ -42,16 +42,18 @@ pub fn pack(root: &Path, release: &Release, program: &Path) -> Result<PathBuf> {
         }
     }
     copy(program, &tree.join("usr/bin/haul"), 0o755)?;
-    compress(&tree.join("usr/share/man/man1"))?;
-    let gzip = ["-9", "--no-name", "changelog"];
-    child::run(&mut child::command(&tree.join("usr/share/doc/haul"), "gzip", &gzip))?;
+    let documents = tree.join("usr/share/doc/haul");
+    fs::write(documents.join("changelog"), changelog(root, release)?)?;
+    fs::write(documents.join("copyright"), copyright(root)?)?;
+    compress(&tree.join("usr/share/man/man1"), "*.1")?;
+    compress(&documents, "change*")?;
+    compress(&documents, "CHANGE*")?;
     let control = tree.join("DEBIAN");
     for script in SCRIPTS {
         copy(&root.join("packaging/debian").join(script), &control.join(script), 0o755)?;
     }
     fs::write(control.join("conffiles"), "/etc/default/haul\n")?;
     fs::write(control.join("control"), about(root, release, len_bytes(&tree)?)?)?;
-    fs::write(tree.join("usr/share/doc/haul/copyright"), copyright(root)?)?;
     build(root, release, &tree)
 }
 
@@ -84,13 +86,26 @@ fn copyright(root: &Path) -> Result<String> {
     Ok(format!("{head}{licence}\nLicense: Apache-2.0\n{other}"))
 }
 
-/// Compresses every file of a directory, without name and time.
-fn compress(directory: &Path) -> Result<()> {
-    let mut command = child::command(directory, "gzip", &["-9", "--no-name"]);
-    for entry in fs::read_dir(directory)? {
-        command.arg(entry?.file_name());
-    }
-    child::run(&mut command)
+/// Debian's own changelog, which leads to the project's.
+fn changelog(root: &Path, release: &Release) -> Result<String> {
+    let control = fs::read_to_string(root.join("packaging/debian/control"))?;
+    let maintainer = control.lines().find_map(|line| line.strip_prefix("Maintainer: "));
+    let maintainer = maintainer.context("packaging/debian/control names no maintainer")?;
+    let at = format!("--date=@{}", release.time_s);
+    let mut date = child::command(root, "date", &["--utc", "--rfc-email", &at]);
+    let date = child::output_of(date.env("LC_ALL", "C"))?;
+    Ok(format!(
+        "haul ({}) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what changed.\n\n -- {}  {}",
+        release.version,
+        maintainer,
+        String::from_utf8_lossy(&date)
+    ))
+}
+
+/// Compresses the files of a directory that a pattern of the shell matches, without name and time.
+fn compress(directory: &Path, pattern: &str) -> Result<()> {
+    let script = format!("exec gzip -9 --no-name {pattern}");
+    child::run(&mut child::command(directory, "sh", &["-c", &script]))
 }
 
 fn len_bytes(directory: &Path) -> Result<u64> {
@@ -119,6 +134,9 @@ mod tests {
         let text = about(&project_root(), &release, 2049).unwrap();
         assert!(text.contains("\nVersion: 7.1.17\nArchitecture: arm64\n"), "{text}");
         assert!(text.contains("\nInstalled-Size: 3\n") && !text.contains("@VER"), "{text}");
+        let text = changelog(&project_root(), &release).unwrap();
+        assert!(text.starts_with("haul (7.1.17) unstable;"), "{text}");
+        assert!(text.ends_with(">  Thu, 01 Jan 1970 00:00:00 +0000\n"), "{text}");
         let text = copyright(&project_root()).unwrap();
         assert!(text.contains("Permission is hereby granted"), "{text}");
         assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
