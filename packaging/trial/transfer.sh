@@ -3,7 +3,7 @@
 # installer, one server and one push. $1 is the host of the URL, a name that the host's resolver knows.
 set -eu
 host=$1
-grep -q localhost /etc/hosts || echo "127.0.0.1 localhost" >>/etc/hosts
+grep -qs localhost /etc/hosts || echo "127.0.0.1 localhost" >>/etc/hosts
 work=$(mktemp -d -p /var/tmp)
 mkdir "$work/there"
 ! command -v cargo rustc || { echo "this tree has Rust"; exit 1; }
@@ -17,7 +17,7 @@ HAUL_STATE=$work/state haul serve "$work/there" --listen :0 --advertise "$host" 
     >"$work/served" &
 server=$!
 count=0
-until grep -q '"listening"' "$work/served"; do
+until grep -qs '"listening"' "$work/served"; do
     count=$((count + 1))
     [ "$count" -lt 300 ] || { echo "the server does not listen after 30 s"; exit 1; }
     sleep 0.1

@@ -50,33 +50,53 @@ pub fn run(root: &Path, release: &Release) -> Result<Outcome> {
     let program = super::target_directory(root).join("dist-tree").join(release.name()).join("haul");
     let upgrade = debian::pack(root, &later, &program)?;
     for tree in &TREES {
-        let directory = lay(root, tree)?;
-        contents::copy_all(&release.out, &directory.join("release"))?;
-        for script in ["transfer.sh", "debian.sh"] {
-            let from = root.join("packaging/trial").join(script);
-            contents::copy(&from, &directory.join("release").join(script), 0o755)?;
-        }
+        let directory = lay(root, tree, release)?;
         println!("\ndist: {} by the installer, and a transfer", tree.suite);
         enter(root, &directory, &["/release/transfer.sh", tree.host])?;
+        remove(&directory)?;
         if tree.suite == OF_PACKAGE {
-            println!("\ndist: the Debian package in {}", tree.suite);
-            let name = |path: &Path| path.file_name().unwrap_or_default().to_os_string();
-            contents::copy(&upgrade, &directory.join("release").join(name(&upgrade)), 0o644)?;
             let package = |version: &str| {
                 format!("/release/haul_{version}_{}.deb", release.architecture.debian())
             };
-            let words = [package(&release.version), package(&later.version)];
-            enter(root, &directory, &["/release/debian.sh", &words[0], &words[1]])?;
+            let packages = [package(&release.version), package(&later.version)];
+            println!("\ndist: the Debian package in {}", tree.suite);
+            let directory = lay(root, tree, release)?;
+            let place = directory.join(packages[1].trim_start_matches('/'));
+            contents::copy(&upgrade, &place, 0o644)?;
+            enter(root, &directory, &["/release/debian.sh", &packages[0], &packages[1]])?;
+            remove(&directory)?;
+            println!("\ndist: the services in {}, under a systemd of its own", tree.suite);
+            let directory = lay(root, tree, release)?;
+            enter(root, &directory, &["dpkg", "--install", &packages[0]])?;
+            let script = root.join("packaging/trial/services.sh");
+            child::run(child::command(root, script, &[]).arg(&directory).arg(&program))?;
+            remove(&directory)?;
         }
-        fs::remove_dir_all(&directory)
-            .with_context(|| format!("cannot remove {}", directory.display()))?;
     }
+    container(root, release, &program)?;
     println!("\ndist: tried in {}", TREES.map(|tree| tree.suite).join(" and "));
     Ok(Outcome::InOrder)
 }
 
-/// Lays a fresh tree of a distribution out.
-fn lay(root: &Path, tree: &Tree) -> Result<PathBuf> {
+/// Builds the container's image and moves a file into a container, where a builder is installed.
+fn container(root: &Path, release: &Release, program: &Path) -> Result<()> {
+    if !child::is_installed("buildah") {
+        println!("\ndist: the container is not tried: needs buildah (apt-get install buildah)");
+        return Ok(());
+    }
+    println!("\ndist: the container, on a tree of {OF_PACKAGE}");
+    let mut command = child::command(root, root.join("packaging/trial/container.sh"), &[]);
+    command.arg(&release.out).arg(root.join("packaging/container/Containerfile"));
+    command.arg(root.join(PLACE).join(format!("{OF_PACKAGE}.tar"))).arg(program);
+    child::run(&mut command)
+}
+
+fn remove(directory: &Path) -> Result<()> {
+    fs::remove_dir_all(directory).with_context(|| format!("cannot remove {}", directory.display()))
+}
+
+/// Lays a fresh tree of a distribution out, with the release and the trials in it.
+fn lay(root: &Path, tree: &Tree, release: &Release) -> Result<PathBuf> {
     let place = root.join(PLACE);
     let archive = place.join(format!("{}.tar", tree.suite));
     if !archive.exists() {
@@ -95,6 +115,12 @@ fn lay(root: &Path, tree: &Tree) -> Result<PathBuf> {
     fs::create_dir_all(&directory)?;
     let words = ["--extract", "--numeric-owner", "--exclude=./dev/*", "--file"];
     child::run(child::command(&directory, "tar", &words).arg(&archive))?;
+    let inside = directory.join("release");
+    contents::copy_all(&release.out, &inside)?;
+    for script in ["transfer.sh", "debian.sh"] {
+        let from = root.join("packaging/trial").join(script);
+        contents::copy(&from, &inside.join(script), 0o755)?;
+    }
     Ok(directory)
 }
 
