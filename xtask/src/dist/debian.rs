@@ -95,7 +95,7 @@ fn changelog(root: &Path, release: &Release) -> Result<String> {
     let mut date = child::command(root, "date", &["--utc", "--rfc-email", &at]);
     let date = child::output_of(date.env("LC_ALL", "C"))?;
     Ok(format!(
-        "haul ({}) unstable; urgency=medium\n\n  * CHANGELOG.md.gz says what changed.\n\n -- {}  {}",
+        "haul ({}) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n -- {}  {}",
         release.version,
         maintainer,
         String::from_utf8_lossy(&date)
