@@ -1,9 +1,11 @@
 #!/bin/sh
 # Boots systemd in a tree of Debian where the package is installed, and uses both services as they
-# are shipped. $1 is the tree, $2 a haul of this host. The tree has namespaces and a cgroup of its own.
+# are shipped, through an upgrade. $1 is the tree, $2 a haul of this host, $3 the place in the tree of
+# a later package. The tree has namespaces and a cgroup of its own.
 set -eu
 tree=$1
 haul=$2
+later=$3
 work=$(mktemp -d)
 group=$(findmnt --noheadings --output TARGET --types cgroup2 | head -n 1)/haul-trial-$$
 mkdir "$group"
@@ -101,9 +103,22 @@ within_a_minute asked
 inside systemctl reload haul-media.service
 within_a_minute asked
 
-inside systemctl stop haul.service haul-media.service
+# An upgrade starts again what runs, and nothing else.
+inside systemctl stop haul-media.service
+process=$(inside systemctl show --property MainPID --value haul.service)
+inside dpkg --install "$later" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+[ "$(inside systemctl show --property MainPID --value haul.service)" != "$process" ] ||
+    { echo "the upgrade left the old haul.service running"; exit 1; }
+inside systemctl --quiet is-active haul.service
+! inside systemctl --quiet is-active haul-media.service ||
+    { echo "the upgrade started haul-media.service"; exit 1; }
+beside "$haul" pull "${url}file" "$work/again" >"$work/pulled" 2>&1 ||
+    { cat "$work/pulled"; exit 1; }
+cmp "$work/file" "$work/again"
+
+inside dpkg --remove haul >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+! pgrep --ns "$(pgrep -P "$guard")" --nslist pid haul || { echo "removing the package left a haul running"; exit 1; }
 for unit in haul.service haul-media.service; do
-    result=$(inside systemctl show --property Result --value "$unit")
-    [ "$result" = success ] || { echo "$unit ended with $result"; exit 1; }
+    ! inside systemctl --quiet is-failed "$unit" || { echo "$unit failed"; exit 1; }
 done
-echo "both services ran as they are shipped, and ended in order"
+echo "both services ran as they are shipped, were upgraded, and ended in order"

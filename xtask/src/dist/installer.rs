@@ -231,6 +231,18 @@ fn a_prefix_that_cannot_be_written_is_named() {
 }
 
 #[test]
+fn an_installer_that_is_ended_leaves_nothing() {
+    let place = Place::new();
+    let started = place.directory.join("started");
+    // The new program is started before anything is in place; it ends the installer then.
+    place.add_release("7.1.18", &format!("touch {}; kill -TERM $PPID", started.display()));
+    let from = place.release.out.to_str().unwrap();
+    let output = place.install(from, &["--version", "7.1.18"]);
+    assert!(started.exists());
+    place.assert_refused(&output, &[]);
+}
+
+#[test]
 fn a_program_that_does_not_start_here_leaves_the_old_one() {
     let place = Place::new();
     assert!(place.install_from_directory().status.success());

@@ -61,15 +61,17 @@ pub fn run(root: &Path, release: &Release) -> Result<Outcome> {
             let packages = [package(&release.version), package(&later.version)];
             println!("\ndist: the Debian package in {}", tree.suite);
             let directory = lay(root, tree, release)?;
-            let place = directory.join(packages[1].trim_start_matches('/'));
-            contents::copy(&upgrade, &place, 0o644)?;
+            let inside = |directory: &Path| directory.join(packages[1].trim_start_matches('/'));
+            contents::copy(&upgrade, &inside(&directory), 0o644)?;
             enter(root, &directory, &["/release/debian.sh", &packages[0], &packages[1]])?;
             remove(&directory)?;
             println!("\ndist: the services in {}, under a systemd of its own", tree.suite);
             let directory = lay(root, tree, release)?;
+            contents::copy(&upgrade, &inside(&directory), 0o644)?;
             enter(root, &directory, &["dpkg", "--install", &packages[0]])?;
             let script = root.join("packaging/trial/services.sh");
-            child::run(child::command(root, script, &[]).arg(&directory).arg(&program))?;
+            let mut command = child::command(root, script, &[]);
+            child::run(command.arg(&directory).arg(&program).arg(&packages[1]))?;
             remove(&directory)?;
         }
     }
