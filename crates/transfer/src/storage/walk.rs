@@ -361,7 +361,7 @@ impl Walk {
         let attributes = &self.options.attributes;
         attributes.describe_owner(stat, &mut offer);
         let is_regular = offer.kind == FileKind::Regular;
-        let links = if is_regular { stat.st_nlink } else { 1 };
+        let links = if is_regular { count_of(stat.st_nlink) } else { 1 };
         let size_bytes = offer.size_bytes;
         let is_moved = self.options.is_moved;
         let entry = SourceEntry { offer, location, links, size_bytes, is_moved };
@@ -451,6 +451,11 @@ pub fn list(root: &Root, path: &[u8]) -> io::Result<PackedNames> {
     }
     names.sort();
     Ok(names)
+}
+
+/// A number of links as 64 bits, which the kernel counts with 32 on aarch64 (stat(3type)).
+fn count_of(links: impl Into<u64>) -> u64 {
+    links.into()
 }
 
 #[cfg(test)]
