@@ -12,6 +12,7 @@ pub mod habits;
 pub mod ls;
 pub mod media;
 pub mod probe;
+pub mod proxy;
 pub mod recording;
 pub mod relayed;
 pub mod results;

@@ -394,7 +394,7 @@ impl<'a> Client<'a> {
             matcher: (!all).then_some(matcher),
             manifest,
             target_is_name: Cell::new(false),
-            route: Arc::new(Route::new(url.server())),
+            route: Arc::new(Route::of(url)),
             headway: Arc::new(Headway::new(
                 options.retry_for,
                 choose::span_bytes(0, options.span_bytes),

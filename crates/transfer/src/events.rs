@@ -538,6 +538,9 @@ pub struct Report {
     /// Reason why data went by TCP, all or in part, though RDMA was asked for.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub tcp_because: String,
+    /// Proxy by which the connections went, without its login; empty where they went directly.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub proxy: String,
     /// The stage that limited the transfer.
     pub bottleneck: Bottleneck,
     /// Share of the streams' time by stage, largest first.

@@ -19,7 +19,10 @@ pub use crate::{
     },
 };
 
-use crate::transport::race;
+use crate::{
+    proxy::Proxy,
+    transport::{by_proxy, race},
+};
 use std::{
     io,
     net::{SocketAddr, TcpStream},
@@ -37,6 +40,27 @@ pub fn connect_to_first(
     stop: &dyn Fn() -> bool,
 ) -> io::Result<TcpStream> {
     race::connect(addresses, race::Setup::default(), patience, stop)
+}
+
+/// Connects to the first of the addresses that a proxy reaches, one after the other.
+///
+/// # Errors
+/// If it reaches none: the last error.
+pub fn connect_by_proxy(
+    proxy: &Proxy,
+    addresses: &[SocketAddr],
+    patience: Duration,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<SocketAddr> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in addresses {
+        let setup = race::Setup::default();
+        match by_proxy::connect(proxy, &address.to_string(), setup, patience, stop) {
+            Ok(_) => return Ok(*address),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }
 
 /// Lines of a manifest.

@@ -99,6 +99,7 @@ mod patterns;
 mod preflight;
 mod probe;
 mod problem;
+mod proxy;
 mod rights;
 mod selection;
 mod served_root;
@@ -156,6 +157,7 @@ pub use verify::{
 };
 
 // Tokens and URLs.
+pub use proxy::{Proxy, ProxyError, ProxyKind};
 pub use rights::Rights;
 pub use served_root::{InodeIdentity, ServedRoot};
 pub use state::{NewToken, StateDirectory, TokenRecord, default_state_directory};

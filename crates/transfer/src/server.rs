@@ -175,7 +175,7 @@ impl Server {
 
     fn url_by(&self, host: &str) -> HaulUrl {
         let (token, host) = (Some(self.token.clone()), host.to_owned());
-        HaulUrl { token, host, port: self.address.port(), path: Vec::new() }
+        HaulUrl { token, host, port: self.address.port(), path: Vec::new(), proxy: None }
     }
 
     /// Serves until interrupted, or with `once` until a session has ended.

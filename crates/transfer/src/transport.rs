@@ -1,5 +1,6 @@
 //! Transport of a session: the control connection and the sockets of the data streams.
 
+pub mod by_proxy;
 pub mod control;
 pub mod race;
 pub mod segments;

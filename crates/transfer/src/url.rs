@@ -2,6 +2,7 @@
 
 use crate::{
     name::{decode_path, encode_path},
+    proxy::Proxy,
     token::Token,
 };
 use std::{fmt, net::Ipv6Addr, str::FromStr};
@@ -20,6 +21,8 @@ pub struct HaulUrl {
     pub port: u16,
     /// The path as written after the host, percent-decoded, without the first `/`. Bytes, not text.
     pub path: Vec<u8>,
+    /// Proxy by which connections to the server go; no part of the text.
+    pub proxy: Option<Proxy>,
 }
 
 /// A text that is no URL of haul, told with what is wrong with it.
@@ -78,7 +81,7 @@ impl FromStr for HaulUrl {
         let wrong = "a % in its path is not followed by two hexadecimal digits; a % of a name is \
                      written %25";
         let path = decode_path(path).ok_or_else(|| error(wrong))?;
-        Ok(Self { token, host, port, path })
+        Ok(Self { token, host, port, path, proxy: None })
     }
 }
 
@@ -110,6 +113,7 @@ mod tests {
                 host: "::1".into(),
                 port: 9,
                 path: path.to_vec(),
+                proxy: None,
             };
             assert_eq!(url.reveal().parse::<HaulUrl>(), Ok(url.clone()));
             assert!(!format!("{url} {url:?}").contains(&token.reveal()));

@@ -93,7 +93,7 @@ fn between(
         &transfer.ssh,
         transfer.token_file.as_deref(),
     )? {
-        OtherSide::BySsh { program, login, paths, ports } => Ok((program, login, paths, ports)),
+        OtherSide::BySsh { program, login, paths, ports, .. } => Ok((program, login, paths, ports)),
         OtherSide::Server(urls) => {
             let needs = "[USER@]HOST:PATH on both sides, for ssh starts haul there";
             let found = urls[0].to_string();

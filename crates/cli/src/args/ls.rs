@@ -1,6 +1,9 @@
 //! Arguments of `haul ls`, and their check.
 
-use super::ssh::{LowSsh, OtherSide};
+use super::{
+    proxy::LowProxy,
+    ssh::{LowSsh, OtherSide},
+};
 use clap::Args;
 use haul_transfer::{Depth, Problem};
 use std::{ffi::OsString, path::PathBuf};
@@ -24,6 +27,8 @@ pub struct LowLs {
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
     pub ssh: LowSsh,
+    #[command(flatten)]
+    pub proxy: LowProxy,
     /// Print one JSON object a line: path, kind, bytes, modified, mode
     #[arg(long)]
     pub json: bool,
@@ -36,7 +41,8 @@ impl LowLs {
     /// If the URL is none.
     pub fn checked(&self) -> Result<(OtherSide, Depth), Problem> {
         let depth = if self.recursive { Depth::All } else { Depth::Names(1) };
-        let side = OtherSide::named_by(&[&self.url], &self.ssh, self.token_file.as_deref())?;
+        let mut side = OtherSide::named_by(&[&self.url], &self.ssh, self.token_file.as_deref())?;
+        self.proxy.give_to(&mut side)?;
         Ok((side, depth))
     }
 }

@@ -48,8 +48,8 @@ const RELAYED: [&str; 34] = [
 /// Options that are for this end of ssh, and for what is shown here.
 const FOR_HERE: [&str; 7] =
     ["install-remote", "json", "port-range", "quiet", "remote-haul", "report", "ssh"];
-/// Options that name a file of this machine, which the one that sends does not have.
-const OF_FILES_HERE: [&str; 4] = ["files-from", "from0", "manifest", "token-file"];
+/// Options about this machine, such as a file that the one that sends does not have.
+const ABOUT_HERE: [&str; 5] = ["files-from", "from0", "manifest", "proxy", "token-file"];
 
 /// Options as they were given, in their order.
 #[derive(Debug, Default)]
@@ -68,7 +68,7 @@ impl Args for GivenOptions {
 impl FromArgMatches for GivenOptions {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let mut given = Vec::new();
-        let known = RELAYED.iter().chain(&FOR_HERE).chain(&OF_FILES_HERE);
+        let known = RELAYED.iter().chain(&FOR_HERE).chain(&ABOUT_HERE);
         for argument in options_of_a_transfer().get_arguments() {
             let (id, Some(long)) = (argument.get_id().as_str(), argument.get_long()) else {
                 continue;
@@ -103,13 +103,13 @@ fn options_of_a_transfer() -> Command {
 /// The words for the machine that sends.
 ///
 /// # Errors
-/// If an option was given that names a file of this machine.
+/// If an option was given that is about this machine.
 pub fn relayed_words(given: &GivenOptions) -> Result<Vec<String>, Problem> {
-    if let Some((name, _)) = given.0.iter().find(|(name, _)| OF_FILES_HERE.contains(name)) {
+    if let Some((name, _)) = given.0.iter().find(|(name, _)| ABOUT_HERE.contains(name)) {
         let needs = "options that both other machines can follow";
         let hint = format!("leave it out, or run `haul push --{name}` on the machine that sends");
         let what = format!("cannot take --{name}");
-        return Err(usage_problem(&what, needs, "one that names a file of this machine", &hint));
+        return Err(usage_problem(&what, needs, "one that is about this machine", &hint));
     }
     let relayed = given.0.iter().filter(|(name, _)| RELAYED.contains(name));
     Ok(relayed.map(|(_, word)| word.clone()).collect())
@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn every_option_of_a_transfer_is_known_to_travel_or_not() {
-        let lists = [&RELAYED[..], &FOR_HERE, &OF_FILES_HERE];
+        let lists = [&RELAYED[..], &FOR_HERE, &ABOUT_HERE];
         let command = options_of_a_transfer();
         let longs: Vec<&str> = command.get_arguments().filter_map(Arg::get_long).collect();
         for long in &longs {

@@ -7,7 +7,7 @@ use crate::ssh::{
     program::SshProgram,
 };
 use clap::Args;
-use haul_transfer::{HaulUrl, Problem};
+use haul_transfer::{HaulUrl, Problem, Proxy};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 /// Options for a `user@host:path`.
@@ -45,7 +45,14 @@ pub enum OtherSide {
     /// A server, by URLs that may lack their token.
     Server(Vec<HaulUrl>),
     /// A machine that ssh reaches, and paths there.
-    BySsh { program: SshProgram, login: Login, paths: Vec<Vec<u8>>, ports: Option<Ports> },
+    BySsh {
+        program: SshProgram,
+        login: Login,
+        paths: Vec<Vec<u8>>,
+        ports: Option<Ports>,
+        /// Proxy by which the server there is connected to.
+        proxy: Option<Proxy>,
+    },
 }
 
 impl OtherSide {
@@ -87,7 +94,18 @@ impl OtherSide {
         }
         let (program, login) = (ssh.checked()?, first.login.clone());
         let paths = places.into_iter().map(|place| place.path).collect();
-        Ok(Self::BySsh { program, login, paths, ports: ssh.port_range })
+        Ok(Self::BySsh { program, login, paths, ports: ssh.port_range, proxy: None })
+    }
+}
+
+impl OtherSide {
+    /// Whether it is reached by a proxy.
+    #[must_use]
+    pub fn has_proxy(&self) -> bool {
+        match self {
+            Self::Server(urls) => urls.iter().any(|url| url.proxy.is_some()),
+            Self::BySsh { proxy, .. } => proxy.is_some(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Arguments of `haul push` and `haul pull`, and their check.
 
 use super::{
+    proxy::LowProxy,
     recording::LowRecording,
     ssh::{LowSsh, OtherSide, check_is_here},
     tree::LowTree,
@@ -146,6 +147,8 @@ pub struct LowTransfer {
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
     pub ssh: LowSsh,
+    #[command(flatten)]
+    pub proxy: LowProxy,
     /// Print one JSON object a line: session, progress, connection, file, fallback, stall, resume,
     /// rereading, lag, left_out, explained, error, waiting, report
     #[arg(long)]
@@ -317,7 +320,14 @@ fn give_token_to_all(urls: &mut [HaulUrl]) -> Result<(), Problem> {
 
 impl LowTransfer {
     fn other_side(&self, words: &[impl AsRef<OsStr>]) -> Result<OtherSide, Problem> {
-        OtherSide::named_by(words, &self.ssh, self.token_file.as_deref())
+        let mut side = OtherSide::named_by(words, &self.ssh, self.token_file.as_deref())?;
+        self.proxy.give_to(&mut side)?;
+        if self.fabric.is_some() && side.has_proxy() {
+            let needs = "connections that go directly";
+            let hint = "leave out --fabric, or take --proxy none";
+            return Err(usage_problem("cannot take --fabric", needs, "a proxy", hint));
+        }
+        Ok(side)
     }
 
     /// Checks the options, for sources as the user named them.

@@ -30,7 +30,7 @@ impl Asked {
     #[must_use]
     pub fn wanted(self, login: Login, paths: Vec<Vec<u8>>, ports: Option<Ports>) -> Wanted {
         let Self { purpose, removes, retry_for } = self;
-        Wanted { login, paths, purpose, removes, ports, retry_for }
+        Wanted { login, paths, purpose, removes, ports, retry_for, proxy: None }
     }
 }
 
@@ -53,8 +53,8 @@ pub fn reach(
             token_source::complete(&mut urls, token_file).map_err(TransferError::start)?;
             Ok((urls, Held(None)))
         }
-        OtherSide::BySsh { program, login, paths, ports } => {
-            let wanted = asked.wanted(login, paths, ports);
+        OtherSide::BySsh { program, login, paths, ports, proxy } => {
+            let wanted = Wanted { proxy, ..asked.wanted(login, paths, ports) };
             let (near, urls) = NearEnd::start(&program, wanted, interrupt)?;
             Ok((urls, Held(Some(near))))
         }

@@ -150,7 +150,8 @@ fn only_served(state: &StateDirectory) -> Result<(ServedRoot, PathBuf), Failure>
 }
 
 fn url(token: &Token, host: String, port: u16) -> String {
-    HaulUrl { token: Some(token.clone()), host, port, path: Vec::new() }.reveal()
+    let (token, path) = (Some(token.clone()), Vec::new());
+    HaulUrl { token, host, port, path, proxy: None }.reveal()
 }
 
 fn list(state: &StateDirectory, json: bool) -> Result<(), Failure> {

@@ -32,6 +32,12 @@ impl Login {
         }
     }
 
+    /// Name or address of the host, as the user calls it.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
     fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text).ok()?;
         let (user, host) = match text.rsplit_once('@') {

@@ -193,7 +193,8 @@ pub struct EncodedPath(String);
 impl EncodedPath {
     #[must_use]
     pub fn of(path: &[u8]) -> Self {
-        let url = HaulUrl { token: None, host: "h".into(), port: 1, path: path.to_vec() };
+        let (host, path) = ("h".into(), path.to_vec());
+        let url = HaulUrl { token: None, host, port: 1, path, proxy: None };
         Self(url.to_string().split_off("haul://h:1/".len()))
     }
 

@@ -18,8 +18,8 @@ use super::{
     troubles::{self, NoAnswer},
 };
 use haul_transfer::{
-    Event, HaulUrl, Interrupt, Name, Problem, Report, Side, Token, TransferError,
-    internals::connect_to_first,
+    Event, HaulUrl, Interrupt, Name, Problem, Proxy, Report, Side, Token, TransferError,
+    internals::{connect_by_proxy, connect_to_first},
 };
 use std::{
     io::{self, Read, Write},
@@ -62,6 +62,8 @@ pub struct Wanted {
     pub ports: Option<Ports>,
     /// Time for which a client that lost its connection tries to come back.
     pub retry_for: Duration,
+    /// Proxy by which the server is connected to.
+    pub proxy: Option<Proxy>,
 }
 
 /// A running ssh, with a server at its other side that ends with it.
@@ -301,8 +303,11 @@ impl NearEnd {
         let login = &self.wanted.login;
         let addresses = addresses(program, login, start);
         let stop = || interrupt.load(Ordering::Relaxed);
-        let reached = connect_to_first(&addresses, CONNECT_WAIT_MAX, &stop)
-            .and_then(|socket| socket.peer_addr());
+        let reached = match &self.wanted.proxy {
+            Some(proxy) => connect_by_proxy(proxy, &addresses, CONNECT_WAIT_MAX, &stop),
+            None => connect_to_first(&addresses, CONNECT_WAIT_MAX, &stop)
+                .and_then(|socket| socket.peer_addr()),
+        };
         let server = match reached {
             Ok(server) => server,
             Err(_) if stop() => return Err(TransferError::interrupted()),
@@ -317,6 +322,7 @@ impl NearEnd {
             host: server.ip().to_string(),
             port: server.port(),
             path,
+            proxy: self.wanted.proxy.clone(),
         };
         Ok(paths.into_iter().map(url).collect())
     }

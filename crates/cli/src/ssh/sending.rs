@@ -171,5 +171,5 @@ fn find(
         ))
     })?;
     let (host, port) = (server.ip().to_string(), server.port());
-    Ok((HaulUrl { token: Some(token), host, port, path }, server))
+    Ok((HaulUrl { token: Some(token), host, port, path, proxy: None }, server))
 }

@@ -408,6 +408,9 @@ impl Sheet<'_> {
                 ),
             ));
         }
+        if !self.report.proxy.is_empty() {
+            lines.push(self.line("", &format!("by way of {}", self.report.proxy)));
+        }
         if !self.report.tcp_because.is_empty() {
             let why = format!("by TCP, not RDMA: {}", self.report.tcp_because);
             lines.push(self.line("", &why));

@@ -48,6 +48,7 @@ mod private;
 mod probe_disk;
 mod probe_net;
 mod probe_path;
+mod proxies;
 mod rdma;
 mod rdma_probe;
 mod reading_ahead;

@@ -157,6 +157,7 @@ impl Client<'_> {
             target: stages::costs(target, moved_now),
             rdma: rdma_report(source, target),
             tcp_because: run.why_tcp(),
+            proxy: String::new(),
             bottleneck,
             stages,
             read_back: target.read_back.clone(),

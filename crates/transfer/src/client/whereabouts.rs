@@ -66,7 +66,8 @@ pub fn of_push(
         b"null:" => format!("{} (thrown away)", url_of(url, b"null:")).into_bytes(),
         path => url_of(url, &target_path(path, names, means)).into_bytes(),
     };
-    Report { from: Name(together(&sources)), to: Name(to), ..report }
+    let proxy = proxy_of(url);
+    Report { from: Name(together(&sources)), to: Name(to), proxy, ..report }
 }
 
 /// Names the places of a pull in its report.
@@ -85,7 +86,13 @@ pub fn of_pull(
             target_path(path.as_os_str().as_bytes(), names, means)
         }
     };
-    Report { from: Name(together(&urls.collect::<Vec<_>>())), to: Name(to), ..report }
+    let from = Name(together(&urls.collect::<Vec<_>>()));
+    let proxy = request.urls.first().map(proxy_of).unwrap_or_default();
+    Report { from, to: Name(to), proxy, ..report }
+}
+
+fn proxy_of(url: &HaulUrl) -> String {
+    url.proxy.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
 /// Text of a source, as messages have it.

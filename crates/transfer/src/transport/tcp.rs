@@ -1,10 +1,15 @@
 //! Connections to a server, with what has to be set before the first packet.
 
 use super::{
+    by_proxy,
     race::{self, Setup},
     segments::Segments,
 };
-use crate::locks::{Lock, lock};
+use crate::{
+    locks::{Lock, lock},
+    proxy::Proxy,
+    url::HaulUrl,
+};
 use std::{
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
@@ -37,6 +42,7 @@ pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> 
 #[derive(Debug)]
 pub struct Route {
     server: String,
+    proxy: Option<Proxy>,
     /// Address that answered last.
     winner: Lock<Option<SocketAddr>>,
     /// Sizes of the segments on this way.
@@ -47,7 +53,13 @@ impl Route {
     /// Route to `server` (`host:port`).
     #[must_use]
     pub fn new(server: String) -> Self {
-        Self { server, winner: Lock::default(), segments: Segments::default() }
+        Self { server, proxy: None, winner: Lock::default(), segments: Segments::default() }
+    }
+
+    /// Route to the server of a URL, by its proxy where it has one.
+    #[must_use]
+    pub fn of(url: &HaulUrl) -> Self {
+        Self { proxy: url.proxy.clone(), ..Self::new(url.server()) }
     }
 
     /// Makes a control connection to the address that answers first; one that has answered before
@@ -56,6 +68,11 @@ impl Route {
     /// # Errors
     /// If the name has no address or none of them answers: the last error.
     pub fn connect(&self, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<TcpStream> {
+        if let Some(proxy) = &self.proxy {
+            let segment_bytes = Some(self.segments.of_control());
+            let setup = Setup { congestion: None, segment_bytes };
+            return by_proxy::connect(proxy, &self.server, setup, patience, stop);
+        }
         let winner = self.winner();
         let mut addresses = winner.into_iter().collect::<Vec<_>>();
         match self.server.to_socket_addrs() {
@@ -82,6 +99,9 @@ impl Route {
         stop: &dyn Fn() -> bool,
     ) -> io::Result<TcpStream> {
         let setup = Setup { congestion, segment_bytes: self.segments.of_stream() };
+        if let Some(proxy) = &self.proxy {
+            return by_proxy::connect(proxy, &self.server, setup, CONNECT_TIMEOUT, stop);
+        }
         match self.winner() {
             Some(winner) => race::connect(&[winner], setup, CONNECT_TIMEOUT, stop),
             None => connect(&self.server, congestion),

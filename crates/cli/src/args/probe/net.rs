@@ -1,6 +1,7 @@
 //! Arguments of `haul probe net`, and their check.
 
 use crate::args::{
+    proxy::LowProxy,
     results::LowResults,
     transfer::providers,
     usage_problem,
@@ -104,6 +105,8 @@ pub struct LowProbeNet {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
+    pub proxy: LowProxy,
+    #[command(flatten)]
     pub output: LowResults,
 }
 
@@ -161,10 +164,17 @@ impl LowProbeNet {
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<NetProbe, Problem> {
-        let url: HaulUrl = self.url.parse().map_err(|error: haul_transfer::UrlError| {
+        let mut url: HaulUrl = self.url.parse().map_err(|error: haul_transfer::UrlError| {
             // The word itself is not shown: it may hold a token.
             usage_problem(&error.to_string(), "", "", "")
         })?;
+        self.proxy.give_to_url(&mut url)?;
+        let is_direct = url.proxy.is_none();
+        if !is_direct && (self.udp || self.fabric.is_some()) {
+            let needs = "a server that is reached directly";
+            let hint = "leave out --udp and --fabric, or take --proxy none";
+            return Err(usage_problem("cannot probe so", needs, "a proxy", hint));
+        }
         let (time, omit, interval) = self.times()?;
         let streams = match () {
             () if !self.streams.is_empty() => self.streams.clone(),
@@ -200,7 +210,8 @@ impl LowProbeNet {
             interval,
             block_bytes: self.block.0,
             rate_bytes_per_s: self.rate.or(self.udp.then_some(DATAGRAM_RATE_DEFAULT)),
-            path_mtu: !self.no_path_mtu,
+            // Datagrams go by no proxy.
+            path_mtu: !self.no_path_mtu && is_direct,
             rdma: self.fabric.as_ref().and_then(|name| name.parse().ok()),
             ..NetProbe::new(url)
         })

@@ -1,6 +1,7 @@
 //! Arguments of `haul probe path`, and their check.
 
 use crate::args::{
+    proxy::LowProxy,
     results::LowResults,
     transfer::{ProtectionName, parse_url},
     usage_problem,
@@ -54,6 +55,8 @@ pub struct LowProbePath {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
+    pub proxy: LowProxy,
+    #[command(flatten)]
     pub output: LowResults,
 }
 
@@ -64,6 +67,7 @@ impl LowProbePath {
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<PathProbe, Problem> {
         let mut url = parse_url(&self.url)?;
+        self.proxy.give_to_url(&mut url)?;
         if url.path == b"null:" || self.source.as_os_str().as_bytes().starts_with(b"zero:") {
             let hint = "name a file and a directory; the runs without disks are made anyway";
             let needs = "disks at both ends";

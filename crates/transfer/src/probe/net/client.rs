@@ -62,7 +62,7 @@ pub(super) fn run(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<NetReport, TransferError> {
     let plan = plan(probe)?;
-    let route = Route::new(probe.url.server());
+    let route = Route::of(&probe.url);
     let mut opened = open(probe, &route, interrupt)?;
     let socket = opened.control.socket().try_clone().map_err(|error| set_up_failed(&error))?;
     let mut session = Session {
