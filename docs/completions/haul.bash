@@ -880,7 +880,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__copy)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --install-remote --port-range --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -935,6 +935,22 @@ _haul() {
                     return 0
                     ;;
                 --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scitag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --firefly)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1438,13 +1454,29 @@ _haul() {
             return 0
             ;;
         haul__subcmd__ls)
-            opts="-R -h -V --recursive --token-file --ssh --remote-haul --install-remote --port-range --proxy --json --help --version"
+            opts="-R -h -V --recursive --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scitag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --firefly)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1800,7 +1832,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__probe__subcmd__net)
-            opts="-R -t -u -h -V --streams --reverse --bidir --time --omit --interval --congestion --receive --rate --udp --fabric --datagram --block --rounds --no-path-mtu --quick --token-file --proxy --json --html --help --version"
+            opts="-R -t -u -h -V --streams --reverse --bidir --time --omit --interval --congestion --receive --rate --udp --fabric --datagram --block --rounds --no-path-mtu --quick --token-file --bind --dscp --scitag --firefly --proxy --json --html --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1855,6 +1887,22 @@ _haul() {
                     return 0
                     ;;
                 --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scitag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --firefly)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1920,7 +1968,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__pull)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --install-remote --port-range --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1975,6 +2023,22 @@ _haul() {
                     return 0
                     ;;
                 --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scitag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --firefly)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2050,7 +2114,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__push)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --ssh --remote-haul --install-remote --port-range --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2105,6 +2169,22 @@ _haul() {
                     return 0
                     ;;
                 --token-file)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --bind)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --scitag)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --firefly)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2180,7 +2260,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__serve)
-            opts="-v -h -V --listen --advertise --once --over-ssh --read-only --fabric --protection-min --rekey-after --max-sessions --max-probes --max-streams --handshake-timeout --verbose --json --state --help --version"
+            opts="-v -h -V --listen --advertise --once --over-ssh --read-only --fabric --protection-min --rekey-after --max-sessions --max-probes --max-streams --dscp --reflect-flow-label --handshake-timeout --verbose --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2211,6 +2291,10 @@ _haul() {
                     return 0
                     ;;
                 --max-streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dscp)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

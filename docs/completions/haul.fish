@@ -52,12 +52,14 @@ complete -c haul -n "__fish_haul_using_subcommand serve" -l rekey-after -d 'Byte
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-sessions -d 'Sessions at a time; more are refused' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-probes -d 'Probes (`haul probe net`) at a time, counted among the sessions; 0 refuses them' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l max-streams -d 'Data streams of one session' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l dscp -d 'Class that the packets of this side ask for: a number below 64, or a name such as af11, le' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l handshake-timeout -d 'How long a connection may take to show who it is' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l state -d 'The directory of what haul keeps: keys, tokens, what --measure found (mode 0700)' -r -F
 complete -c haul -n "__fish_haul_using_subcommand serve" -l once -d 'End after one session'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l over-ssh -d 'Serve one copy of user@host:path, of which ssh tells: for sshd_config and authorized_keys'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l read-only -d 'Refuse to receive, whatever a token allows'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l fabric -d 'Let data streams go by RDMA endpoints (libfabric), where a client asks for it'
+complete -c haul -n "__fish_haul_using_subcommand serve" -l reflect-flow-label -d 'Give back the flow label that a client\'s packets have (IPv6), so that its --scitag marks what it pulls'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s v -l verbose -d 'Print a line for each file too; --json always has them'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"urls":[...]}'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
@@ -103,6 +105,10 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l retry-for -d 'How lon
 complete -c haul -n "__fish_haul_using_subcommand push" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
 complete -c haul -n "__fish_haul_using_subcommand push" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand push" -l bind -d 'Addresses or interfaces of this host that connections come from, such as eth0,eth1' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l dscp -d 'Class that the packets ask for: a number below 64, or a name such as af11, cs1, le' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l scitag -d 'Numbers of the experiment and the activity that data is of (scitags.org), such as 2.14' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
@@ -126,6 +132,8 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l wait -d 'Wait for a s
 complete -c haul -n "__fish_haul_using_subcommand push" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand push" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
 complete -c haul -n "__fish_haul_using_subcommand push" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
+complete -c haul -n "__fish_haul_using_subcommand push" -l reverse -d 'Have the machine of user@host:path make the connections'
+complete -c haul -n "__fish_haul_using_subcommand push" -l through-ssh -d 'Send the data through ssh itself, which is slow'
 complete -c haul -n "__fish_haul_using_subcommand push" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, left_out, explained, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand push" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand push" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
@@ -182,6 +190,10 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l retry-for -d 'How lon
 complete -c haul -n "__fish_haul_using_subcommand pull" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
 complete -c haul -n "__fish_haul_using_subcommand pull" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand pull" -l bind -d 'Addresses or interfaces of this host that connections come from, such as eth0,eth1' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l dscp -d 'Class that the packets ask for: a number below 64, or a name such as af11, cs1, le' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l scitag -d 'Numbers of the experiment and the activity that data is of (scitags.org), such as 2.14' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
@@ -205,6 +217,8 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l wait -d 'Wait for a s
 complete -c haul -n "__fish_haul_using_subcommand pull" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l reverse -d 'Have the machine of user@host:path make the connections'
+complete -c haul -n "__fish_haul_using_subcommand pull" -l through-ssh -d 'Send the data through ssh itself, which is slow'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, left_out, explained, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand pull" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand pull" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
@@ -261,6 +275,10 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l retry-for -d 'How lon
 complete -c haul -n "__fish_haul_using_subcommand copy" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
 complete -c haul -n "__fish_haul_using_subcommand copy" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand copy" -l bind -d 'Addresses or interfaces of this host that connections come from, such as eth0,eth1' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l dscp -d 'Class that the packets ask for: a number below 64, or a name such as af11, cs1, le' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l scitag -d 'Numbers of the experiment and the activity that data is of (scitags.org), such as 2.14' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
@@ -284,6 +302,8 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l wait -d 'Wait for a s
 complete -c haul -n "__fish_haul_using_subcommand copy" -l verify-target -d 'Read each file back from the target\'s disk before it gets its name'
 complete -c haul -n "__fish_haul_using_subcommand copy" -l recheck -d 'Read back what an earlier run left at the target before it is believed'
 complete -c haul -n "__fish_haul_using_subcommand copy" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l reverse -d 'Have the machine of user@host:path make the connections'
+complete -c haul -n "__fish_haul_using_subcommand copy" -l through-ssh -d 'Send the data through ssh itself, which is slow'
 complete -c haul -n "__fish_haul_using_subcommand copy" -l json -d 'Print one JSON object a line: session, progress, connection, file, fallback, stall, resume, rereading, lag, left_out, explained, error, waiting, report'
 complete -c haul -n "__fish_haul_using_subcommand copy" -l report -d 'Print the whole report: engines, wire, costs and stages'
 complete -c haul -n "__fish_haul_using_subcommand copy" -s q -l quiet -d 'Print nothing but what failed (with --json: everything but progress)'
@@ -300,12 +320,18 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l watch -d 'Send what a
 complete -c haul -n "__fish_haul_using_subcommand copy" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand copy" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand ls" -l bind -d 'Addresses or interfaces of this host that connections come from, such as eth0,eth1' -r
+complete -c haul -n "__fish_haul_using_subcommand ls" -l dscp -d 'Class that the packets ask for: a number below 64, or a name such as af11, cs1, le' -r
+complete -c haul -n "__fish_haul_using_subcommand ls" -l scitag -d 'Numbers of the experiment and the activity that data is of (scitags.org), such as 2.14' -r
+complete -c haul -n "__fish_haul_using_subcommand ls" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -s R -l recursive -d 'All that is below, and not only what the directory itself holds'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
+complete -c haul -n "__fish_haul_using_subcommand ls" -l reverse -d 'Have the machine of user@host:path make the connections'
+complete -c haul -n "__fish_haul_using_subcommand ls" -l through-ssh -d 'Send the data through ssh itself, which is slow'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l json -d 'Print one JSON object a line: path, kind, bytes, modified, mode'
 complete -c haul -n "__fish_haul_using_subcommand ls" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand ls" -s V -l version -d 'Print version'
@@ -431,6 +457,10 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l block -d 'Bytes that one send or receive moves' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l rounds -d 'How often all of it is measured, one after the other' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l bind -d 'Addresses or interfaces of this host that connections come from, such as eth0,eth1' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l dscp -d 'Class that the packets ask for: a number below 64, or a name such as af11, cs1, le' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l scitag -d 'Numbers of the experiment and the activity that data is of (scitags.org), such as 2.14' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s R -l reverse -d 'Server to client'

@@ -5,6 +5,7 @@
 
 pub mod bench;
 pub mod block_sizes;
+pub mod connections;
 pub mod copy;
 pub mod demo;
 pub mod examples;

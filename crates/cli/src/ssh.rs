@@ -4,6 +4,7 @@
 //! and the addresses of a server that haul at the other end has begun. The data has connections of
 //! its own. [docs/decisions/0058](../../../docs/decisions/0058-a-copy-over-ssh.md) says why.
 
+mod channels;
 mod direct_host;
 pub mod far_end;
 mod frame;
@@ -12,15 +13,19 @@ pub mod login;
 mod messages;
 pub mod near_end;
 mod paths;
+mod ports;
 pub mod program;
 pub mod relay;
+mod reverse;
 pub mod send_order;
 pub mod sending;
 mod troubles;
+pub mod ways;
 
 use haul_transfer::Problem;
 
-pub use messages::{Ports, Purpose};
+pub use messages::Purpose;
+pub use ports::Ports;
 
 /// A problem of the copy as a whole.
 fn problem(what: &str, needs: &str, found: &str, hint: &str) -> Problem {

@@ -5,6 +5,7 @@ mod coming_back;
 pub(crate) mod connect_failure;
 mod explaining;
 mod final_report;
+mod flows;
 pub mod globs;
 mod granted;
 pub mod listing;
@@ -21,6 +22,7 @@ use crate::{
     Interrupt,
     bytes::{hex, random_bytes},
     client::reporting::{Meter, Reporting},
+    connecting::Connector,
     constants::{BUFFER_BYTES_MAX, SOFTWARE},
     engine::Engine,
     error::{TransferError, problem},
@@ -68,6 +70,7 @@ use account::{Account, Figured};
 use coming_back::ComingBack;
 use connect_failure::{ConnectFailure, is_passing};
 use final_report::{named, of_more, of_report, until_now};
+use flows::Flows;
 use haul_datapath::{Host, choose};
 use haul_protocol::{
     CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
@@ -328,6 +331,7 @@ struct Run {
     theirs: message::SideReport,
     rtt_us: u64,
     path: verdict::Path,
+    flows: Flows,
     streams: u32,
     /// Reason why data went by TCP though RDMA was asked for.
     tcp_because: String,
@@ -394,7 +398,7 @@ impl<'a> Client<'a> {
             matcher: (!all).then_some(matcher),
             manifest,
             target_is_name: Cell::new(false),
-            route: Arc::new(Route::of(url)),
+            route: Arc::new(flows::route(url, &options.connect)?),
             headway: Arc::new(Headway::new(
                 options.retry_for,
                 choose::span_bytes(0, options.span_bytes),
@@ -498,7 +502,14 @@ impl<'a> Client<'a> {
         let patience = self.within_time_left(tcp::CONNECT_TIMEOUT);
         let stop = || self.interrupt.load(Ordering::Relaxed);
         let socket = self.route.connect(patience, &stop).map_err(|error| {
-            ConnectFailure::Unreachable { server: server.clone(), error: error.to_string() }
+            let connector = self.options.connect.connector.as_deref();
+            match connector.and_then(Connector::is_over) {
+                Some(error) => ConnectFailure::NoWay { server: server.clone(), error },
+                None => {
+                    let error = error.to_string();
+                    ConnectFailure::Unreachable { server: server.clone(), error }
+                }
+            }
         })?;
         let early = self.connect_early(&socket);
         let offers = self.offer_rdma(&socket)?;
@@ -771,7 +782,7 @@ impl<'a> Client<'a> {
         let earlier = run.why_tcp();
         run.rdma = opened.rdma.clone();
         run.tcp_because = self.tcp_because(opened).unwrap_or(earlier);
-        run.path = verdict::Path::of(opened.control.socket());
+        run.path = verdict::Path::of(opened.control.socket(), &self.options.connect);
         let streams = u64::from(granted.streams.max(1));
         Ok(StreamSetup {
             keys: Arc::new(keys),
@@ -816,6 +827,7 @@ impl<'a> Client<'a> {
         };
         let end = drive(control, &mut reporting, waker, self.interrupt, self.headway.lost_after());
         let sockets = reporting.meter.streams.socket_figures();
+        self.route.streams_ended(&run.flows.add(&sockets));
         let narrowed = sockets.iter().find_map(|figures| self.route.segments.moves(&figures.tcp));
         narrowed
             .map(supply::narrowed_event)

@@ -42,6 +42,20 @@ pub const PRIVATE_LABEL: &[u8] = b"EXPORTER-haul-v1-private";
 /// Bytes of the proof of who opened a private stream, and of what it is made of.
 pub const PROOF_BYTES: usize = 32;
 
+/// Proof of who knows a secret: its MAC of a challenge.
+#[must_use]
+pub fn proof(secret: &[u8; 32], challenge: &[u8]) -> [u8; PROOF_BYTES] {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, secret), challenge);
+    tag.as_ref().try_into().expect("a tag of 32 bytes")
+}
+
+/// Whether `shown` is the [`proof`] of a challenge, compared in a time that does not tell where it
+/// differs.
+#[must_use]
+pub fn is_proof(secret: &[u8; 32], challenge: &[u8], shown: &[u8; PROOF_BYTES]) -> bool {
+    hmac::verify(&hmac::Key::new(hmac::HMAC_SHA256, secret), challenge, shown).is_ok()
+}
+
 /// Keys that the control connection exported or carried for the data streams of one session.
 pub struct SessionKeys {
     preface: hmac::Key,

@@ -451,6 +451,21 @@ pub struct RdmaTarget {
     pub registering_seconds: f64,
 }
 
+/// Streams that had one local end.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct LocalEndReport {
+    /// Address of this host.
+    pub address: String,
+    /// Streams from there, those that were replaced too.
+    pub streams: u32,
+    /// Bytes that they moved, with what goes round the data.
+    pub bytes: u64,
+    /// Rate over the time of the transfer, in Gbit/s.
+    pub gbit_per_s: f64,
+}
+
 /// Report of a transfer, its last line: what was moved, how, and what limited it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -541,6 +556,12 @@ pub struct Report {
     /// Proxy by which the connections went, without its login; empty where they went directly.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub proxy: String,
+    /// Way of the connections in words, where they were not made to the server's address.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub way: String,
+    /// Streams by the local end that they had, where the user has named some (`--bind`).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub local_ends: Vec<LocalEndReport>,
     /// The stage that limited the transfer.
     pub bottleneck: Bottleneck,
     /// Share of the streams' time by stage, largest first.

@@ -6,9 +6,10 @@
 pub use crate::{
     bytes::{hex, random_bytes},
     descriptors::grow_descriptor_table,
-    digest::{PRIVATE_LABEL, SessionKeys, SpanDigest},
+    digest::{PRIVATE_LABEL, PROOF_BYTES, SessionKeys, SpanDigest, is_proof, proof},
     events::files_and_directories,
     name::{exact_path, is_unseen},
+    server::reachable::own_addresses,
     session::stages::round,
     size::{SizeError, parse_size},
     state::{Identity, usual_state_directories},

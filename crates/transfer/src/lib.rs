@@ -77,6 +77,7 @@
 mod bytes;
 mod client;
 mod clocks;
+mod connecting;
 mod constants;
 mod content;
 mod descriptors;
@@ -91,6 +92,7 @@ mod file_status;
 pub mod internals;
 mod locks;
 mod manifest;
+mod marks;
 mod name;
 mod option_conflicts;
 mod options;
@@ -136,8 +138,8 @@ pub use selection::{Effect, Rule, Selection};
 // Events and the report.
 pub use events::{
     Bottleneck, Candidate, Check, CheckVerdict, Connection, ConnectionState, Event, Explained,
-    FileCounts, FileEnded, Lag, Limiting, ManifestReport, Progress, RdmaReport, RdmaSource,
-    RdmaTarget, RecheckReport, Report, SessionOpened, SideCosts, TargetRoom,
+    FileCounts, FileEnded, Lag, Limiting, LocalEndReport, ManifestReport, Progress, RdmaReport,
+    RdmaSource, RdmaTarget, RecheckReport, Report, SessionOpened, SideCosts, TargetRoom,
 };
 pub use file_status::FileStatus;
 pub use name::Name;
@@ -148,7 +150,7 @@ pub use problem::{Problem, Side};
 
 // The other side.
 pub use options::{ServeOptions, ServeRoot};
-pub use server::{Server, event::ServerEvent, reachable::Hosts};
+pub use server::{Inlet, Server, event::ServerEvent, reachable::Hosts};
 
 // Reading again.
 pub use verify::{
@@ -157,6 +159,8 @@ pub use verify::{
 };
 
 // Tokens and URLs.
+pub use connecting::{ConnectOptions, Connector, LocalEnd, NoLocalEnd};
+pub use marks::{Dscp, NoDscp, NoSciTag, SciTag};
 pub use proxy::{Proxy, ProxyError, ProxyKind};
 pub use rights::Rights;
 pub use served_root::{InodeIdentity, ServedRoot};

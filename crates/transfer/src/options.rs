@@ -1,8 +1,10 @@
 //! Options of a transfer, and each default, written once.
 
 use crate::{
+    connecting::ConnectOptions,
     engine::{Engine, UnknownName, find_by_name},
     file_options::FileOptions,
+    marks::Dscp,
     selection::Selection,
     url::{HaulUrl, PORT_DEFAULT},
 };
@@ -166,6 +168,8 @@ impl std::str::FromStr for Rdma {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TransferOptions {
+    /// Choices for the connections.
+    pub connect: ConnectOptions,
     /// Data connections; `None` lets them be chosen from cores, RTT and sizes.
     pub streams: Option<u32>,
     /// Bytes of a span, a power of two; `None` lets them be chosen for each file.
@@ -206,6 +210,7 @@ pub struct TransferOptions {
 impl Default for TransferOptions {
     fn default() -> Self {
         Self {
+            connect: ConnectOptions::default(),
             streams: None,
             span_bytes: None,
             rate_bytes_per_s: None,
@@ -418,6 +423,10 @@ pub struct ServeOptions {
     pub handshake_timeout: Duration,
     /// Most data streams of a session.
     pub streams_max: u32,
+    /// The class that the packets of this side ask for; `None` for the system's.
+    pub dscp: Option<Dscp>,
+    /// Whether connections of IPv6 send the flow label that their client's packets have.
+    pub reflects_flow_label: bool,
 }
 
 impl ServeOptions {
@@ -439,6 +448,8 @@ impl ServeOptions {
             strangers_max: 64,
             handshake_timeout: Duration::from_secs(10),
             streams_max: 16,
+            dscp: None,
+            reflects_flow_label: false,
         }
     }
 }

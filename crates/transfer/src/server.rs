@@ -3,6 +3,7 @@
 mod data_keys;
 mod doorman;
 pub mod event;
+mod inlet;
 mod not_let_in;
 mod open_sessions;
 mod probes;
@@ -27,6 +28,7 @@ use crate::{
 use crate::{problem::Problem, session::streams::choose_congestion};
 use doorman::{Strangers, Threads};
 use haul_datapath::Host;
+pub use inlet::Inlet;
 use open_sessions::Sessions;
 use reachable::Hosts;
 use refusals::Refusals;
@@ -38,6 +40,7 @@ use rustls::ServerConfig;
 use std::{
     io,
     net::{IpAddr, SocketAddr, TcpListener},
+    os::fd::AsFd,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
@@ -76,6 +79,7 @@ pub struct Server {
     served: ServedRoot,
     strangers: Strangers,
     refusals: Refusals,
+    inlet: Inlet,
     sessions: Lock<Sessions, rank::Sessions>,
 }
 
@@ -122,15 +126,20 @@ impl Server {
         if let Some(control) = choose_congestion(&host, Duration::ZERO).control {
             let _ = haul_sys::congestion::set_congestion(&listener, &control);
         }
+        mark(&listener, &options)?;
         crate::raise_open_files_limit();
         haul_sys::file_size_limit::survive();
         let advertised = options.advertise.clone().map(Hosts::chosen);
+        let inlet = Inlet::new().map_err(|error| {
+            problem("no server can be set up", "descriptors", &error.to_string(), "see ulimit -n")
+        })?;
         Ok(Self {
             listener,
             address,
             hosts: advertised.unwrap_or_else(|| Hosts::of(address.ip())),
             strangers: Strangers::new(options.strangers_max),
             refusals: Refusals::new(),
+            inlet,
             options,
             state,
             tls,
@@ -171,6 +180,12 @@ impl Server {
     #[must_use]
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
+    }
+
+    /// Gives the way in for connections that the server has not accepted itself.
+    #[must_use]
+    pub fn inlet(&self) -> Inlet {
+        self.inlet.clone()
     }
 
     fn url_by(&self, host: &str) -> HaulUrl {
@@ -235,10 +250,14 @@ impl Server {
     }
 
     fn accept(&self) -> io::Result<Option<(std::net::TcpStream, SocketAddr)>> {
-        let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
+        let fds = [self.listener.as_fd(), self.inlet.as_fd()];
+        let mut fds = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         let timeout = Timespec::try_from(POLL).map_err(io::Error::other)?;
         if poll(&mut fds, Some(&timeout)).unwrap_or(0) == 0 {
             return Ok(None);
+        }
+        if let Some(given) = self.inlet.take() {
+            return Ok(Some(given));
         }
         match self.listener.accept() {
             Ok((socket, peer)) => {
@@ -272,6 +291,19 @@ impl Server {
             || (sessions.is_empty()
                 && sessions.cut_off_at.is_some_and(|at: Instant| at.elapsed() > ONCE_LINGER))
     }
+}
+
+/// Has the connections of a listener marked as the options say.
+fn mark(listener: &TcpListener, options: &ServeOptions) -> Result<(), Problem> {
+    options.dscp.iter().for_each(|dscp| dscp.mark(listener));
+    if !options.reflects_flow_label {
+        return Ok(());
+    }
+    haul_sys::flow_label::reflect(listener).map_err(|error| {
+        let needs = "an address of IPv6 to listen on, and net.ipv6.flowlabel_consistency = 0";
+        let hint = "`sysctl net.ipv6.flowlabel_consistency=0`, or leave --reflect-flow-label out";
+        problem("cannot give flow labels back", needs, &error.to_string(), hint)
+    })
 }
 
 fn served_root(named: &ServeRoot, root: Option<&Arc<Root>>) -> Result<ServedRoot, Problem> {

@@ -2,6 +2,7 @@
 
 pub mod by_proxy;
 pub mod control;
+pub mod fireflies;
 pub mod race;
 pub mod segments;
 pub mod tcp;

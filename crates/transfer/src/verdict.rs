@@ -7,6 +7,7 @@
 //! `docs/stages.md` tells what each stage is.
 
 use crate::{
+    connecting::ConnectOptions,
     events::{Bottleneck, Limiting},
     session::stages::{round, round_rate},
     transport::tcp,
@@ -104,12 +105,18 @@ pub enum Path {
     Loopback,
     #[default]
     Network,
+    /// ssh carries the bytes: what the sockets wait for is ssh, and not a network.
+    Ssh,
 }
 
 impl Path {
     #[must_use]
-    pub fn of(socket: &TcpStream) -> Self {
-        if tcp::ends_on_this_host(socket) { Self::Loopback } else { Self::Network }
+    pub fn of(socket: &TcpStream, connect: &ConnectOptions) -> Self {
+        match &connect.connector {
+            Some(connector) if connector.is_through_ssh() => Self::Ssh,
+            _ if tcp::ends_on_this_host(socket) => Self::Loopback,
+            _ => Self::Network,
+        }
     }
 }
 
@@ -200,11 +207,14 @@ pub fn of_reports(source: &SideReport, target: &SideReport, path: Path, rate: &R
 }
 
 /// Shares of the stages; with a rate limit that was used, that is what held the sender's sockets
-/// back, on any path.
+/// back, on any path, and without one it is ssh where ssh carries the bytes.
 fn judged(source: &Figures, target: &Figures, seconds: f64, path: Path, limit: Limit) -> Shares {
     match limit {
+        Limit::Far if path == Path::Ssh => held_by("ssh", shares(source, target, seconds, path)),
         Limit::Far => shares(source, target, seconds, path),
-        Limit::Near | Limit::Reached => paced(shares(source, target, seconds, Path::Network)),
+        Limit::Near | Limit::Reached => {
+            held_by("limit", shares(source, target, seconds, Path::Network))
+        }
     }
 }
 
@@ -291,13 +301,13 @@ fn ns_of(figures: &Figures, stage: Stage) -> f64 {
     of_stage.map(|time| time.ns as f64).sum()
 }
 
-/// Shares under a rate limit that was reached: it, and not the network, held the sender's sockets
-/// back.
-fn paced(shares: Shares) -> Shares {
-    let by_pace = |stage: &str| ["network", "receiver_window", "send_buffer"].contains(&stage);
-    let held = shares.iter().filter(|(stage, _)| by_pace(stage)).map(|(_, share)| share).sum();
-    let rest = shares.into_iter().filter(|(stage, _)| !by_pace(stage));
-    sorted(std::iter::once(("limit", round(held, SHARE_DIGITS).min(1.0))).chain(rest).collect())
+/// Shares where something else than the network held the sender's sockets back: a rate limit that
+/// was reached, or ssh.
+fn held_by(holder: &'static str, shares: Shares) -> Shares {
+    let is_held = |stage: &str| ["network", "receiver_window", "send_buffer"].contains(&stage);
+    let held = shares.iter().filter(|(stage, _)| is_held(stage)).map(|(_, share)| share).sum();
+    let rest = shares.into_iter().filter(|(stage, _)| !is_held(stage));
+    sorted(std::iter::once((holder, round(held, SHARE_DIGITS).min(1.0))).chain(rest).collect())
 }
 
 /// Shares as they are shown.
@@ -369,6 +379,7 @@ fn noun(stage: &str) -> &'static str {
         "network" => "the network",
         "receiver_window" => "the receiver's window",
         "send_buffer" => "the send buffer",
+        "ssh" => "ssh",
         "target_digest" => "the receiver's digest",
         "target_processor" => "the receiver's processor",
         "target_run_queue" => "the receiver's run queue",
@@ -397,6 +408,7 @@ fn what(stage: &str) -> &'static str {
         "receiver_window" => "the receiver's TCP window was full, with its streams waiting,",
         "send_buffer" => "the sender's socket buffer was all in flight",
         "limit" => "the rate limit (--bwlimit) held the sender back",
+        "ssh" => "ssh, which carried the data, held the sender back",
         "target_digest" => "the receiver computed digests",
         "target_processor" => "the receiver's processor was at work outside digests",
         "target_run_queue" => "the receiver waited for a processor that others had",
@@ -434,6 +446,11 @@ fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
         }
         "send_buffer" => format!("raise the maximum of net.ipv4.tcp_wmem at the sender to {bdp}"),
         "limit" => "raise --bwlimit, or leave it out".into(),
+        "ssh" => {
+            "open a port between both machines (--port-range, at either of them), so that data \
+                  has connections of its own"
+                .into()
+        }
         "target_digest" => format!("{more} at the receiver, {cheaper}"),
         "target_processor" => format!("{more} at the receiver"),
         "target_disk" => "a faster target disk, or several (RAID 0, one server a disk)".into(),
@@ -471,6 +488,23 @@ mod tests {
         source_throttled: 0.0,
         target_throttled: 0.0,
     };
+
+    /// Sockets through ssh wait for ssh, whatever they call that, unless a rate limit holds them.
+    #[test]
+    fn ssh_is_what_its_sockets_wait_for() {
+        let source = side(&[(Stage::SendBuffer, 700), (Stage::SourceDisk, 100)]);
+        let target = side(&[(Stage::Receive, 900)]);
+        let judge = |path, limit| {
+            let rate = Rate { bytes: 1000, seconds: 1e-6, limit };
+            of_reports(&source, &target, path, &rate).0
+        };
+        let ssh = judge(Path::Ssh, None);
+        assert_eq!((ssh.stage.as_str(), ssh.next_stage.as_str()), ("ssh", "source_disk"));
+        assert!(ssh.verdict.contains("ssh, which carried the data, held the sender back"));
+        assert!(ssh.remedy.contains("--port-range"), "{}", ssh.remedy);
+        assert_eq!(judge(Path::Loopback, None).stage, "send_buffer");
+        assert_eq!(judge(Path::Ssh, Some(1_000_000_000)).stage, "limit");
+    }
 
     /// Figures of a server with a quota of 5 % of a processor, of which was said: `waited for a
     /// processor that others had`.
@@ -559,7 +593,8 @@ mod tests {
         let told = judge(&network, &lossy, Limit::Far);
         assert!(told.remedy.contains("2.0 % of the bytes"), "{told:?}");
         assert!(!told.verdict.contains("next"), "{told:?}");
-        let limited = paced(vec![("network", 0.7), ("send_buffer", 0.2), ("source_disk", 0.1)]);
+        let waits = vec![("network", 0.7), ("send_buffer", 0.2), ("source_disk", 0.1)];
+        let limited = held_by("limit", waits);
         assert_eq!(limited.len(), 2);
         let told = judge(&limited, &lossy, Limit::Near);
         assert_eq!((told.stage.as_str(), told.gbit_per_s), ("limit", 0.9));

@@ -1,6 +1,7 @@
 //! Arguments of `haul ls`, and their check.
 
 use super::{
+    connections::LowConnections,
     proxy::LowProxy,
     ssh::{LowSsh, OtherSide},
 };
@@ -25,6 +26,8 @@ pub struct LowLs {
     /// Read the token from a file, not from the URL or HAUL_TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub connections: LowConnections,
     #[command(flatten)]
     pub ssh: LowSsh,
     #[command(flatten)]

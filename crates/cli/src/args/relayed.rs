@@ -9,13 +9,14 @@ use haul_transfer::{Problem, TransferOptions};
 use std::ffi::OsString;
 
 /// Options that go to the machine that sends.
-const RELAYED: [&str; 34] = [
+const RELAYED: [&str; 36] = [
     "append-only",
     "bwlimit",
     "checksum-compare",
     "delete",
     "digest",
     "dry-run",
+    "dscp",
     "exclude",
     "explain",
     "fabric",
@@ -36,6 +37,7 @@ const RELAYED: [&str; 34] = [
     "recheck",
     "rekey-after",
     "retry-for",
+    "scitag",
     "send-engine",
     "span-size",
     "stall-timeout",
@@ -49,7 +51,17 @@ const RELAYED: [&str; 34] = [
 const FOR_HERE: [&str; 7] =
     ["install-remote", "json", "port-range", "quiet", "remote-haul", "report", "ssh"];
 /// Options about this machine, such as a file that the one that sends does not have.
-const ABOUT_HERE: [&str; 5] = ["files-from", "from0", "manifest", "proxy", "token-file"];
+const ABOUT_HERE: [&str; 9] = [
+    "bind",
+    "files-from",
+    "firefly",
+    "from0",
+    "manifest",
+    "proxy",
+    "reverse",
+    "through-ssh",
+    "token-file",
+];
 
 /// Options as they were given, in their order.
 #[derive(Debug, Default)]

@@ -2,7 +2,7 @@
 
 use super::{LowState, checked_host, transfer::ProtectionName, usage_problem, values::Period};
 use clap::Args;
-use haul_transfer::{PORT_DEFAULT, Problem, ServeOptions, ServeRoot, internals::parse_size};
+use haul_transfer::{Dscp, PORT_DEFAULT, Problem, ServeOptions, ServeRoot, internals::parse_size};
 use std::path::PathBuf;
 
 /// The library's defaults, for the help.
@@ -62,6 +62,13 @@ pub struct LowServe {
     #[arg(long, value_name = "N", default_value_t = defaults().streams_max)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=STREAMS_MAX))]
     pub max_streams: u32,
+    /// Class that the packets of this side ask for: a number below 64, or a name such as af11, le
+    #[arg(long, value_name = "CLASS", hide_short_help = true)]
+    pub dscp: Option<Dscp>,
+    /// Give back the flow label that a client's packets have (IPv6), so that its --scitag marks
+    /// what it pulls
+    #[arg(long, hide_short_help = true)]
+    pub reflect_flow_label: bool,
     /// How long a connection may take to show who it is
     #[arg(long, value_name = "TIME", default_value_t = Period(defaults().handshake_timeout))]
     pub handshake_timeout: Period,
@@ -120,6 +127,8 @@ impl LowServe {
         options.probes_max = self.max_probes;
         options.streams_max = self.max_streams;
         options.handshake_timeout = self.handshake_timeout.0;
+        options.dscp = self.dscp;
+        options.reflects_flow_label = self.reflect_flow_label;
         Ok(options)
     }
 }

@@ -5,6 +5,7 @@ use crate::ssh::{
     Ports,
     login::{self, Login},
     program::SshProgram,
+    ways::Way,
 };
 use clap::Args;
 use haul_transfer::{HaulUrl, Problem, Proxy};
@@ -30,12 +31,31 @@ pub struct LowSsh {
     /// For a firewall that lets these through. Without it any free port is taken.
     #[arg(long, value_name = "FIRST-LAST")]
     pub port_range: Option<Ports>,
+    /// Have the machine of user@host:path make the connections
+    ///
+    /// For a machine that lets ssh in and nothing else, while it may go out. Without it this is
+    /// done where no connection to it can be made.
+    #[arg(long, conflicts_with = "through_ssh")]
+    pub reverse: bool,
+    /// Send the data through ssh itself, which is slow
+    ///
+    /// Without it this is done where no connection can be made either way.
+    #[arg(long)]
+    pub through_ssh: bool,
 }
 
 impl LowSsh {
     fn checked(&self) -> Result<SshProgram, Problem> {
         let program = SshProgram::new(&self.program, &self.remote_haul)?;
         if self.install_remote { program.installing() } else { Ok(program) }
+    }
+
+    fn way(&self) -> Way {
+        match (self.reverse, self.through_ssh) {
+            (true, _) => Way::Reverse,
+            (false, true) => Way::ThroughSsh,
+            (false, false) => Way::Any,
+        }
     }
 }
 
@@ -52,6 +72,8 @@ pub enum OtherSide {
         ports: Option<Ports>,
         /// Proxy by which the server there is connected to.
         proxy: Option<Proxy>,
+        /// Way of the data that the user has named.
+        way: Way,
     },
 }
 
@@ -94,7 +116,14 @@ impl OtherSide {
         }
         let (program, login) = (ssh.checked()?, first.login.clone());
         let paths = places.into_iter().map(|place| place.path).collect();
-        Ok(Self::BySsh { program, login, paths, ports: ssh.port_range, proxy: None })
+        Ok(Self::BySsh {
+            program,
+            login,
+            paths,
+            ports: ssh.port_range,
+            way: ssh.way(),
+            proxy: None,
+        })
     }
 }
 

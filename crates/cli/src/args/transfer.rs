@@ -1,6 +1,7 @@
 //! Arguments of `haul push` and `haul pull`, and their check.
 
 use super::{
+    connections::LowConnections,
     proxy::LowProxy,
     recording::LowRecording,
     ssh::{LowSsh, OtherSide, check_is_here},
@@ -145,6 +146,8 @@ pub struct LowTransfer {
     /// Read the token from a file, not from the URL or HAUL_TOKEN
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub connections: LowConnections,
     #[command(flatten)]
     pub ssh: LowSsh,
     #[command(flatten)]
@@ -361,6 +364,7 @@ impl LowTransfer {
         options.send_engine = forced(&self.send_engine);
         options.receive_engine = forced(&self.receive_engine);
         options.rdma = self.fabric.as_ref().and_then(|name| name.parse().ok());
+        options.connect = self.connections.checked();
         options.retry_for = self.retry_for.0;
         options.wait = self.wait;
         options.stall_after = self.stall_timeout.0;

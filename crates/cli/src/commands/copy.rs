@@ -8,7 +8,7 @@ use crate::{
     args::copy::{Between, CheckedCopy, LowCopy},
     failure::{ExitStatus, Failure},
     interrupt,
-    ssh::{Purpose, relay::Relay, send_order::SendOrder},
+    ssh::{Purpose, relay::Relay, send_order::SendOrder, ways::Way},
     ui,
 };
 
@@ -32,14 +32,14 @@ fn run_between(between: Between) -> Result<ExitStatus, Failure> {
         removes: options.file_options.removal.is_some(),
         retry_for: options.retry_for,
     };
-    let wanted = asked.wanted(to, vec![path], ports);
+    let wanted = asked.wanted(to, vec![path], (ports, Way::Any));
     let (target, mut held) = other_side::reach_for_another(&program, wanted, &interrupt)?;
     let asked = Asked {
         purpose: Purpose::Send,
         removes: options.file_options.move_sources,
         retry_for: options.retry_for,
     };
-    let wanted = asked.wanted(from, paths, None);
+    let wanted = asked.wanted(from, paths, (None, Way::Any));
     let order = SendOrder { target, options: relayed };
     let relay = Relay::start(&program, wanted, order, &interrupt)?;
     held.reached_at(relay.server());

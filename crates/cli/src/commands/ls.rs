@@ -1,6 +1,6 @@
 //! `haul ls`: lists what a server has, or a machine that ssh reaches.
 
-use super::other_side::{self, Asked};
+use super::other_side::{self, Asked, Reached};
 use crate::{
     args::ls::LowLs,
     failure::{ExitStatus, Failure},
@@ -24,7 +24,8 @@ pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
     let interrupt = interrupt::on_signals()?;
     let asked = Asked { purpose: Purpose::List, removes: false, retry_for: Duration::ZERO };
     let token_file = low.token_file.as_deref();
-    let (urls, _held) = other_side::reach(side, token_file, asked, &interrupt)?;
+    let Reached { urls, connect, held: _held } =
+        other_side::reach(side, token_file, asked, low.connections.checked(), &interrupt)?;
     let url = &urls[0];
     let own = url.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
     let mut tell = |mut entry: Entry| {
@@ -41,7 +42,7 @@ pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
             ui::print_to_stdout(&text(&entry));
         }
     };
-    let failed = haul_transfer::list(url, depth, &interrupt, &mut tell)?;
+    let failed = haul_transfer::list(url, depth, &connect, &interrupt, &mut tell)?;
     for problem in &failed {
         ui::print_to_stderr(&problem.to_string());
         if low.json {

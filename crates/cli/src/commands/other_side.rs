@@ -11,9 +11,10 @@ use crate::{
         near_end::{NearEnd, Wanted},
         program::SshProgram,
         send_order::SendTarget,
+        ways::Way,
     },
 };
-use haul_transfer::{Event, HaulUrl, Interrupt, Report, TransferError};
+use haul_transfer::{ConnectOptions, Event, HaulUrl, Interrupt, Report, TransferError};
 use std::{net::SocketAddr, path::Path, time::Duration};
 
 /// The purpose of asking the other side.
@@ -28,10 +29,23 @@ pub struct Asked {
 impl Asked {
     /// The paths of another machine that this is asked for.
     #[must_use]
-    pub fn wanted(self, login: Login, paths: Vec<Vec<u8>>, ports: Option<Ports>) -> Wanted {
+    pub fn wanted(
+        self,
+        login: Login,
+        paths: Vec<Vec<u8>>,
+        (ports, way): (Option<Ports>, Way),
+    ) -> Wanted {
         let Self { purpose, removes, retry_for } = self;
-        Wanted { login, paths, purpose, removes, ports, retry_for, proxy: None }
+        Wanted { login, paths, purpose, removes, ports, way, retry_for, proxy: None }
     }
+}
+
+/// The other side, once it can be asked.
+#[derive(Debug)]
+pub struct Reached {
+    pub urls: Vec<HaulUrl>,
+    pub connect: ConnectOptions,
+    pub held: Held,
 }
 
 /// ssh, where it is what holds the other side open.
@@ -39,6 +53,7 @@ impl Asked {
 pub struct Held(Option<NearEnd>);
 
 /// Gives the URLs of the other side: with a token from elsewhere, or of a server that ssh begins.
+/// `connect` has the user's choices for the connections.
 ///
 /// # Errors
 /// If there is no token, or ssh brings none.
@@ -46,17 +61,19 @@ pub fn reach(
     side: OtherSide,
     token_file: Option<&Path>,
     asked: Asked,
+    mut connect: ConnectOptions,
     interrupt: &Interrupt,
-) -> Result<(Vec<HaulUrl>, Held), TransferError> {
+) -> Result<Reached, TransferError> {
     match side {
         OtherSide::Server(mut urls) => {
             token_source::complete(&mut urls, token_file).map_err(TransferError::start)?;
-            Ok((urls, Held(None)))
+            Ok(Reached { urls, connect, held: Held(None) })
         }
-        OtherSide::BySsh { program, login, paths, ports, proxy } => {
-            let wanted = Wanted { proxy, ..asked.wanted(login, paths, ports) };
+        OtherSide::BySsh { program, login, paths, ports, way, proxy } => {
+            let wanted = Wanted { proxy, ..asked.wanted(login, paths, (ports, way)) };
             let (near, urls) = NearEnd::start(&program, wanted, interrupt)?;
-            Ok((urls, Held(Some(near))))
+            connect.connector = near.connector();
+            Ok(Reached { urls, connect, held: Held(Some(near)) })
         }
     }
 }
@@ -92,6 +109,7 @@ impl Held {
         transfer: impl FnOnce(&mut dyn FnMut(Event)) -> Result<Report, TransferError>,
     ) -> Result<Report, TransferError> {
         self.0.as_mut().and_then(NearEnd::installed).into_iter().for_each(&mut *tell);
+        self.0.as_mut().map(NearEnd::take_notes).into_iter().flatten().for_each(&mut *tell);
         let result = transfer(&mut |event| {
             self.0.as_mut().and_then(NearEnd::end_of_ssh).into_iter().for_each(&mut *tell);
             tell(event);

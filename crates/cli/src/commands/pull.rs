@@ -1,7 +1,7 @@
 //! `haul pull`: fetches files and directories from a server, or over ssh.
 
 use super::{
-    other_side::{self, Asked},
+    other_side::{self, Asked, Reached},
     show,
 };
 use crate::{
@@ -26,10 +26,17 @@ pub fn run(low: &LowPull) -> Result<ExitStatus, Failure> {
         retry_for: checked.options.retry_for,
     };
     let token_file = low.transfer.token_file.as_deref();
-    let (urls, held) = other_side::reach(checked.from, token_file, asked, &interrupt)?;
-    let urls = haul_transfer::expand(&urls, &interrupt)?;
+    let Reached { urls, connect, held } = other_side::reach(
+        checked.from,
+        token_file,
+        asked,
+        checked.options.connect.clone(),
+        &interrupt,
+    )?;
+    let urls = haul_transfer::expand(&urls, &connect, &interrupt)?;
     let mut request = PullRequest::new(urls, checked.target);
     request.options = checked.options;
+    request.options.connect = connect;
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);
     show(screen, |tell| {

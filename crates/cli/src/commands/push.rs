@@ -1,7 +1,7 @@
 //! `haul push`: sends files and directories to a server, or over ssh.
 
 use super::{
-    other_side::{self, Asked},
+    other_side::{self, Asked, Reached},
     show,
 };
 use crate::{
@@ -26,9 +26,16 @@ pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
         retry_for: checked.options.retry_for,
     };
     let token_file = low.transfer.token_file.as_deref();
-    let (mut urls, held) = other_side::reach(checked.to, token_file, asked, &interrupt)?;
+    let Reached { mut urls, connect, held } = other_side::reach(
+        checked.to,
+        token_file,
+        asked,
+        checked.options.connect.clone(),
+        &interrupt,
+    )?;
     let mut request = PushRequest::new(checked.sources, urls.remove(0));
     request.options = checked.options;
+    request.options.connect = connect;
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);
     show(screen, |tell| {

@@ -6,20 +6,23 @@
 //! to come back. What it made for itself, key and token, goes with it.
 
 use super::{
+    channels::Channels,
     frame,
-    messages::{Answer, EncodedPath, Ports, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION},
+    messages::{Answer, EncodedPath, Order, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION},
     paths::Places,
-    problem,
+    ports::{self, Ports},
+    problem, reverse,
     sending::{self, ReadOptions},
 };
 use haul_scratch::leftovers::OwnDirectory;
 use haul_transfer::{
-    Interrupt, NewToken, Problem, ServeOptions, ServeRoot, ServedRoot, Server, ServerEvent,
+    Inlet, Interrupt, NewToken, Problem, ServeOptions, ServeRoot, ServedRoot, Server, ServerEvent,
     StateDirectory,
 };
 use std::{
+    fs::File,
     io::{self, IsTerminal, Read, Write},
-    net::{IpAddr, TcpListener},
+    net::IpAddr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
@@ -84,9 +87,12 @@ pub fn run(
     tell(output, &Answer::Started(start))?;
     let activity = Arc::new(Activity::default());
     let (watched, stop) = (activity.clone(), interrupt.clone());
+    let mut orders = Orders { inlet: begun.server.inlet(), stop: interrupt.clone() };
     // It may wait for a word still when all is over, so nobody waits for it.
     let watch = thread::Builder::new().name("haul-ssh-watch".to_owned()).spawn(move || {
-        if hear_end(&mut io::stdin()) == NearEnd::Gone {
+        if hear_end(&mut io::stdin(), &mut |order, input| orders.take(order, input))
+            == NearEnd::Gone
+        {
             watched.wait_until_over(grace);
         }
         stop.store(true, Ordering::Relaxed);
@@ -143,37 +149,19 @@ fn begin(
         paths: served.paths.iter().map(|path| EncodedPath::of(path)).collect(),
         root: EncodedPath::of(served.root.as_os_str().as_bytes()),
         grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+        takes_orders: true,
     };
     Ok((Begun { server, _scratch: scratch }, start))
 }
 
 /// Binds a server to a port of the range that is free.
 fn bind(mut options: ServeOptions, ports: Option<Ports>) -> Result<Server, Problem> {
-    let Some(ports) = ports else { return Server::bind(options) };
-    // Several copies begin at different ports, so that few tries are needed.
-    let count = u32::from(ports.last.saturating_sub(ports.first)) + 1;
-    let begin = std::process::id() % count;
-    let mut found = String::new();
-    for at in 0..count {
-        let offset = u16::try_from((begin + at) % count).unwrap_or_default();
-        let listen = format!("[::]:{}", ports.first + offset);
-        let tried = TcpListener::bind(&listen).or_else(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => Err(error),
-            // A host without IPv6.
-            _ => TcpListener::bind(listen.replace("[::]", "0.0.0.0")),
-        });
-        match tried {
-            Ok(free) => {
-                drop(free);
-                options.listen = listen;
-                return Server::bind(options);
-            }
-            Err(error) => found = error.to_string(),
-        }
+    if ports.is_some() {
+        let (free, address) = ports::listen(ports)?;
+        drop(free);
+        options.listen = address.to_string();
     }
-    let needs = "a port of it that is free, and that your user may take there";
-    let what = format!("cannot listen on any of the ports {ports}");
-    Err(problem(&what, needs, &found, "name others by --port-range"))
+    Server::bind(options)
 }
 
 fn home() -> Result<PathBuf, Problem> {
@@ -212,14 +200,56 @@ pub(super) enum NearEnd {
     Gone,
 }
 
-pub(super) fn hear_end(input: &mut dyn Read) -> NearEnd {
+/// Hears the near end out. Each order of it is given to `take`, with what follows, and may tell how
+/// the near end went.
+pub(super) fn hear_end(
+    input: &mut dyn Read,
+    take: &mut dyn FnMut(Order, &mut dyn Read) -> Option<NearEnd>,
+) -> NearEnd {
     let mut byte = [0];
     loop {
         match input.read(&mut byte) {
             Ok(1) if byte[0] == THROUGH => return NearEnd::Through,
+            Ok(1) if byte[0] == frame::FIRST => {
+                let order = frame::read(&mut byte.chain(&mut *input), 0, &mut Vec::new());
+                // An order of a newer end is left: the near end sees that nothing comes of it.
+                let ended = order.ok().and_then(|order| take(order, input));
+                if let Some(ended) = ended {
+                    return ended;
+                }
+            }
             Ok(1) => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             _ => return NearEnd::Gone,
+        }
+    }
+}
+
+/// Means for another way for the data.
+struct Orders {
+    inlet: Inlet,
+    stop: Interrupt,
+}
+
+impl Orders {
+    fn take(&mut self, order: Order, input: &mut dyn Read) -> Option<NearEnd> {
+        match order {
+            Order::Come(come) => {
+                let own = std::env::var(CONNECTION).ok();
+                let own = own.as_deref().and_then(|words| words.split_whitespace().next());
+                let own = own.and_then(|text| text.parse::<IpAddr>().ok());
+                // The near end sees that nobody comes.
+                let own = own.map(|address| address.to_canonical());
+                let _ = reverse::come(&come, own, &self.inlet, &self.stop);
+                None
+            }
+            Order::Channels => {
+                let output = rustix::io::dup(rustix::stdio::stdout()).ok()?;
+                let channels = Channels::new(Box::new(File::from(output)));
+                channels.read_from(&mut io::BufReader::new(input), Some(&self.inlet));
+                // Nobody can come back without ssh.
+                Some(NearEnd::Through)
+            }
         }
     }
 }
@@ -270,6 +300,7 @@ impl Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ssh::messages::Come;
     use haul_transfer::FileCounts;
 
     #[test]
@@ -289,9 +320,24 @@ mod tests {
 
     #[test]
     fn only_the_agreed_byte_says_that_all_is_done() {
-        assert_eq!(hear_end(&mut &b"\n."[..]), NearEnd::Through);
-        assert_eq!(hear_end(&mut &b""[..]), NearEnd::Gone);
-        assert_eq!(hear_end(&mut &b"x"[..]), NearEnd::Gone);
+        let hear = |mut said: &[u8]| {
+            let mut orders = 0;
+            let ended = hear_end(&mut said, &mut |_, _| {
+                orders += 1;
+                None
+            });
+            (ended, orders)
+        };
+        assert_eq!(hear(b"\n."), (NearEnd::Through, 0));
+        assert_eq!(hear(b""), (NearEnd::Gone, 0));
+        assert_eq!(hear(b"x"), (NearEnd::Gone, 0));
+        let mut order = Vec::new();
+        let come = Come { port: 1, addresses: vec![], secret: String::new() };
+        frame::write(&mut order, &Order::Come(come)).unwrap();
+        assert_eq!(hear(&[b"x", &order[..], b"."].concat()), (NearEnd::Through, 1));
+        order.clear();
+        frame::write(&mut order, &"an order of a newer end").unwrap();
+        assert_eq!(hear(&[&order[..], b"."].concat()), (NearEnd::Through, 0));
     }
 
     #[test]

@@ -11,6 +11,8 @@ use std::{
 
 /// Begin of a frame: bytes that no text has, as the first is none of UTF-8.
 const MAGIC: &[u8; 16] = b"\xffhaul over ssh\n\0";
+/// First byte of a frame.
+pub const FIRST: u8 = MAGIC[0];
 /// Most bytes of JSON: 64 paths of a request, percent-encoded, take less.
 const JSON_BYTES_MAX: u32 = 256 << 10;
 /// Most bytes that may come before the magic.

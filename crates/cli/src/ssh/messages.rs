@@ -2,11 +2,11 @@
 //!
 //! Fields that a reader does not know are skipped, so that newer ends can say more.
 
-use super::send_order::SendOrder;
+use super::{ports::Ports, send_order::SendOrder};
 use haul_transfer::{HaulUrl, Problem, Rights};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{fmt, str::FromStr};
+use std::fmt;
 
 /// Version of these messages; an end that needs more than the other can refuses it.
 pub const VERSION: u32 = 1;
@@ -47,32 +47,6 @@ pub struct Request {
     /// The place to send to, where that is the purpose.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub send: Option<SendOrder>,
-}
-
-/// A range of ports, both ends among them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ports {
-    pub first: u16,
-    pub last: u16,
-}
-
-/// Reads `50000-50100`, or one port.
-impl FromStr for Ports {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let port = |text: &str| text.parse::<u16>().ok().filter(|port| *port > 0);
-        let both = port(first).zip(port(last)).filter(|(first, last)| first <= last);
-        let ports = both.map(|(first, last)| Self { first, last });
-        ports.ok_or_else(|| format!("{text:?} is no range of ports; write it like 50000-50100"))
-    }
-}
-
-impl fmt::Display for Ports {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.first, self.last)
-    }
 }
 
 impl Request {
@@ -157,6 +131,53 @@ pub struct Start {
     pub root: EncodedPath,
     /// Time that the server waits, once ssh is gone, for a client that comes back.
     pub grace_ms: u64,
+    /// Whether this end takes orders of another way for the data; an older one does not.
+    #[serde(default)]
+    pub takes_orders: bool,
+}
+
+/// An order of the near end, behind its request: another way for the data.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Come to the near end, which listens.
+    Come(Come),
+    /// Make the frames of channels of both directions, from here on.
+    Channels,
+}
+
+/// Listener of the near end, and how it knows that nobody else comes.
+#[derive(Serialize, Deserialize)]
+pub struct Come {
+    pub port: u16,
+    /// Addresses to try, behind the one that ssh has come from.
+    pub addresses: Vec<String>,
+    /// 32 bytes as hexadecimal digits.
+    pub secret: String,
+}
+
+impl Come {
+    /// The secret; `None` where the text is none.
+    #[must_use]
+    pub fn secret_bytes(&self) -> Option<[u8; 32]> {
+        let digits = self.secret.as_bytes();
+        let digit = |at: usize| char::from(digits[at]).to_digit(16);
+        if digits.len() != 64 {
+            return None;
+        }
+        let mut secret = [0; 32];
+        for (at, byte) in secret.iter_mut().enumerate() {
+            *byte = u8::try_from(digit(2 * at)? * 16 + digit(2 * at + 1)?).ok()?;
+        }
+        Some(secret)
+    }
+}
+
+/// Shows no secret.
+impl fmt::Debug for Come {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Come({:?}, port {})", self.addresses, self.port)
+    }
 }
 
 /// Shows no token.
@@ -235,20 +256,22 @@ mod tests {
     }
 
     #[test]
-    fn a_range_of_ports_has_two_ends_or_one_port() {
-        let read = |text: &str| text.parse::<Ports>();
-        assert_eq!(read("50000-50100"), Ok(Ports { first: 50_000, last: 50_100 }));
-        assert_eq!(read("7000").unwrap().to_string(), "7000-7000");
-        for bad in ["", "0", "1-0", "5-4", "-5", "1-70000", "a-b"] {
-            assert!(read(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn a_field_of_a_newer_end_is_skipped() {
         let text = r#"{"started":{"version":1,"software":"haul 9","token":"t","port":5,
             "addresses":[],"paths":["a"],"root":"/","grace_ms":1,"more":{"x":[1]}}}"#;
         let Answer::Started(start) = serde_json::from_str(text).unwrap() else { panic!() };
         assert_eq!((start.port, start.paths), (5, vec![EncodedPath("a".into())]));
+        assert!(!start.takes_orders, "an end that does not say so");
+    }
+
+    #[test]
+    fn a_secret_is_64_digits_and_is_not_shown() {
+        let come = |secret: &str| Come { port: 1, addresses: vec![], secret: secret.to_owned() };
+        let digits = "0f".repeat(32);
+        assert_eq!(come(&digits).secret_bytes(), Some([15; 32]));
+        assert!(!format!("{:?}", come(&digits)).contains("0f"));
+        for bad in ["", "0", &digits[1..], &format!("{}0g", &digits[2..]), &"\u{e4}".repeat(32)] {
+            assert_eq!(come(bad).secret_bytes(), None, "{bad}");
+        }
     }
 }

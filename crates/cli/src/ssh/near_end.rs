@@ -5,24 +5,28 @@
 //! token is in memory, and in no command line, environment or log.
 
 use super::{
+    channels::Channels,
     direct_host,
     frame::{self, FrameError, NOISE_BYTES_MAX},
     install::Installer,
     login::Login,
     messages::{
-        Answer, EncodedPath, Lacks, Ports, Purpose, Request, SOFTWARE, Start, THROUGH, VERSION,
+        Answer, EncodedPath, Lacks, Order, Purpose, Request, SOFTWARE, Start, THROUGH, VERSION,
     },
+    ports::Ports,
     problem,
     program::SshProgram,
+    reverse::Listening,
     send_order::SendTarget,
     troubles::{self, NoAnswer},
+    ways::{ThroughSsh, Way},
 };
 use haul_transfer::{
-    Event, HaulUrl, Interrupt, Name, Problem, Proxy, Report, Side, Token, TransferError,
+    Connector, Event, HaulUrl, Interrupt, Name, Problem, Proxy, Report, Side, Token, TransferError,
     internals::{connect_by_proxy, connect_to_first},
 };
 use std::{
-    io::{self, Read, Write},
+    io::{self, BufReader, Read, Write},
     net::{IpAddr, SocketAddr, ToSocketAddrs},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering, mpsc},
@@ -40,6 +44,8 @@ const SHOWN_AFTER: Duration = Duration::from_millis(500);
 const REST_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Time for the addresses of the server, all together, to answer.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Time for them where there is another way, and for the first connection of that one.
+const WAY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Time for ssh to end when all is done.
 const END_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Least grace that a server is asked for.
@@ -60,6 +66,8 @@ pub struct Wanted {
     pub removes: bool,
     /// Ports that the server may take; any free one where there are none.
     pub ports: Option<Ports>,
+    /// Way that the data is to go.
+    pub way: Way,
     /// Time for which a client that lost its connection tries to come back.
     pub retry_for: Duration,
     /// Proxy by which the server is connected to.
@@ -76,9 +84,24 @@ pub struct NearEnd {
     /// The directory that is served there.
     root: Vec<u8>,
     grace: Duration,
-    server: Option<SocketAddr>,
+    /// Host and port in the URLs.
+    server: Option<String>,
+    other_way: OtherWay,
+    /// Events that the user is to know before the transfer.
+    notes: Vec<Event>,
+    /// Gives what follows on standard output to the channels.
+    decide: Option<mpsc::Sender<Arc<Channels>>>,
     is_end_told: bool,
     installed: Option<Event>,
+}
+
+/// Way of the data where it is not by connections to the other side.
+#[derive(Clone, Debug, Default)]
+enum OtherWay {
+    #[default]
+    None,
+    Reverse(Arc<Listening>),
+    Ssh(Arc<ThroughSsh>),
 }
 
 impl NearEnd {
@@ -107,6 +130,7 @@ impl NearEnd {
     ) -> Result<(Self, SendTarget), TransferError> {
         let (mut near, start) = Self::start_server(program, wanted, interrupt)?;
         near.check(&start)?;
+        near.decide = None;
         let host = direct_host::of(program, &near.wanted.login);
         let target = SendTarget::of(near.wanted.login.to_string(), &start, host);
         let target = target.ok_or_else(|| near.odd("no path", &start.software))?;
@@ -155,6 +179,7 @@ impl NearEnd {
         };
         // A program that is gone already is noticed by its end.
         let _ = input.write_all(&request);
+        let (decide, decided) = mpsc::channel();
         let mut near = Self {
             child,
             input: Some(input),
@@ -163,10 +188,13 @@ impl NearEnd {
             root: Vec::new(),
             grace: Duration::ZERO,
             server: None,
+            other_way: OtherWay::None,
+            notes: Vec::new(),
+            decide: Some(decide),
             is_end_told: false,
             installed: None,
         };
-        let heard = listen(output, errors, said).map_err(|error| {
+        let heard = listen((output, decided), errors, said).map_err(|error| {
             let found = error.to_string();
             TransferError::start(problem("cannot start a thread for ssh", "", &found, ""))
         })?;
@@ -198,7 +226,7 @@ impl NearEnd {
 
     /// Notes the address at which another machine has found the server.
     pub fn reached_at(&mut self, server: Option<SocketAddr>) {
-        self.server = server;
+        self.server = server.map(|server| server.to_string());
     }
 
     /// Copies this program to the other side.
@@ -300,31 +328,49 @@ impl NearEnd {
         interrupt: &Interrupt,
     ) -> Result<Vec<HaulUrl>, TransferError> {
         let (token, paths) = self.check(start)?;
-        let login = &self.wanted.login;
-        let addresses = addresses(program, login, start);
+        let login = self.wanted.login.clone();
+        let addresses = addresses(program, &login, start);
         let stop = || interrupt.load(Ordering::Relaxed);
-        let reached = match &self.wanted.proxy {
-            Some(proxy) => connect_by_proxy(proxy, &addresses, CONNECT_WAIT_MAX, &stop),
-            None => connect_to_first(&addresses, CONNECT_WAIT_MAX, &stop)
-                .and_then(|socket| socket.peer_addr()),
-        };
-        let server = match reached {
-            Ok(server) => server,
-            Err(_) if stop() => return Err(TransferError::interrupted()),
-            Err(error) => {
-                let problem = troubles::unreachable(login, &addresses, &error);
+        let decide = self.decide.take();
+        if self.wanted.way != Way::Any && !start.takes_orders {
+            return Err(TransferError::start(troubles::no_other_way(&login, &start.software)));
+        }
+        let has_others = start.takes_orders && self.wanted.proxy.is_none();
+        let wait_max = if has_others { WAY_WAIT_MAX } else { CONNECT_WAIT_MAX };
+        let direct = (self.wanted.way == Way::Any).then(|| match &self.wanted.proxy {
+            Some(proxy) => connect_by_proxy(proxy, &addresses, wait_max, &stop),
+            None => {
+                connect_to_first(&addresses, wait_max, &stop).and_then(|socket| socket.peer_addr())
+            }
+        });
+        let (host, port) = match direct {
+            Some(Ok(server)) => (server.ip().to_string(), server.port()),
+            _ if stop() => return Err(TransferError::interrupted()),
+            // Who names a proxy has data go by it, and by no other way.
+            Some(Err(error)) if !has_others => {
+                let problem = troubles::unreachable(&login, &addresses, &error);
                 return Err(TransferError::start(problem));
             }
+            other => {
+                let why = other
+                    .and_then(Result::err)
+                    .map(|error| troubles::unreachable(&login, &addresses, &error).found);
+                self.find_other_way(why, decide, interrupt)?;
+                (login.host().to_owned(), start.port)
+            }
         };
-        self.server = Some(server);
+        let is_direct = matches!(self.other_way, OtherWay::None);
+        let proxy = self.wanted.proxy.clone().filter(|_| is_direct);
         let url = |path| HaulUrl {
             token: Some(token.clone()),
-            host: server.ip().to_string(),
-            port: server.port(),
+            host: host.clone(),
+            port,
             path,
-            proxy: self.wanted.proxy.clone(),
+            proxy: proxy.clone(),
         };
-        Ok(paths.into_iter().map(url).collect())
+        let urls: Vec<HaulUrl> = paths.into_iter().map(url).collect();
+        self.server = urls.first().map(HaulUrl::server);
+        Ok(urls)
     }
 
     /// Checks what the other side has told about its server, and notes it.
@@ -343,10 +389,102 @@ impl NearEnd {
         Ok((token, paths))
     }
 
-    /// Tells once that ssh has ended before the copy, if it has.
+    /// Has the other side come, or data go through ssh. `no_direct` is why no connection could be
+    /// made to it; `None` where none was tried.
+    fn find_other_way(
+        &mut self,
+        no_direct: Option<String>,
+        decide: Option<mpsc::Sender<Arc<Channels>>>,
+        interrupt: &Interrupt,
+    ) -> Result<(), TransferError> {
+        let login = self.wanted.login.clone();
+        let mut why = no_direct.map(|found| format!("no connection to {login}: {found}"));
+        let from_to = |way: &str| format!("connections to {login} -> {way}");
+        if self.wanted.way != Way::ThroughSsh {
+            match self.have_it_come(interrupt) {
+                Ok(listening) => {
+                    self.other_way = OtherWay::Reverse(listening);
+                    let from_to = from_to("connections from there");
+                    self.notes.extend(why.map(|why| Event::Fallback {
+                        side: Side::Path,
+                        from_to,
+                        why,
+                    }));
+                    return Ok(());
+                }
+                Err(problem) if self.wanted.way == Way::Reverse => {
+                    return Err(TransferError::start(problem));
+                }
+                Err(_) if interrupt.load(Ordering::Relaxed) => {
+                    return Err(TransferError::interrupted());
+                }
+                Err(problem) => {
+                    let none = format!("none from there: {}", problem.found);
+                    why = why.map(|why| format!("{why}; {none}"));
+                }
+            }
+        }
+        let lost = |error: io::Error| {
+            let found = error.to_string();
+            TransferError::start(problem("ssh cannot carry data", "", &found, ""))
+        };
+        let mut input = self.input.take().expect("nothing has gone through it yet");
+        frame::write(&mut input, &Order::Channels).map_err(lost)?;
+        let channels = Channels::new(Box::new(input));
+        let decided = decide.and_then(|decide| decide.send(channels.clone()).ok());
+        decided.ok_or_else(|| lost(io::ErrorKind::BrokenPipe.into()))?;
+        let because = match &why {
+            Some(_) => "as no connection could be made beside it (see --port-range)",
+            None => "as --through-ssh says",
+        };
+        let ssh = ThroughSsh::new(channels, self.child.id(), because.to_owned());
+        self.other_way = OtherWay::Ssh(Arc::new(ssh));
+        let from_to = from_to("through ssh");
+        self.notes.extend(why.map(|why| Event::Fallback { side: Side::Path, from_to, why }));
+        Ok(())
+    }
+
+    /// Listens, and has the other side come.
+    fn have_it_come(&mut self, interrupt: &Interrupt) -> Result<Arc<Listening>, Problem> {
+        let (listening, come) = Listening::begin(self.wanted.ports)?;
+        let (port, login) = (come.port, &self.wanted.login);
+        let none = |found: &str| {
+            let what = format!("{login} cannot connect to this machine");
+            let needs = format!("a way for TCP from there to port {port} here");
+            let hint = "if a firewall is between that lets some ports through, name them by \
+                        --port-range FIRST-LAST";
+            problem(&what, &needs, found, hint)
+        };
+        let input = self.input.as_mut().expect("it is open until the end");
+        frame::write(input, &Order::Come(come)).map_err(|error| none(&error.to_string()))?;
+        let stop = || interrupt.load(Ordering::Relaxed);
+        if listening.has_come_within(WAY_WAIT_MAX, &stop) {
+            return Ok(Arc::new(listening));
+        }
+        Err(none(&format!("no connection within {} s", WAY_WAIT_MAX.as_secs())))
+    }
+
+    /// Maker of the connections to the server; `None` where TCP makes them, to its address.
+    #[must_use]
+    pub fn connector(&self) -> Option<Arc<dyn Connector>> {
+        match &self.other_way {
+            OtherWay::None => None,
+            OtherWay::Reverse(listening) => Some(listening.clone()),
+            OtherWay::Ssh(ssh) => Some(ssh.clone()),
+        }
+    }
+
+    /// Gives the events that the user is to know before the transfer, once.
+    pub fn take_notes(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Tells once that ssh has ended before the copy, if it has. Where ssh carries the data, the
+    /// copy ends with it, and says so itself.
     #[must_use]
     pub fn end_of_ssh(&mut self) -> Option<Event> {
-        if self.is_end_told || !self.has_ended() {
+        let is_needed = matches!(self.other_way, OtherWay::Ssh(_));
+        if is_needed || self.is_end_told || !self.has_ended() {
             return None;
         }
         self.is_end_told = true;
@@ -372,7 +510,7 @@ impl NearEnd {
 
     fn shown(&self, name: &Name) -> Option<Name> {
         let url: HaulUrl = std::str::from_utf8(&name.0).ok()?.parse().ok()?;
-        let is_there = self.server.is_some_and(|server| url.server() == server.to_string());
+        let is_there = self.server.as_ref().is_some_and(|server| url.server() == *server);
         let slash = if self.root.ends_with(b"/") { &b""[..] } else { b"/" };
         let login = format!("{}:", self.wanted.login).into_bytes();
         is_there.then(|| Name([&login, &self.root, slash, &url.path].concat()))
@@ -398,10 +536,12 @@ impl NearEnd {
 /// Ends ssh: the server is told that all is done.
 impl Drop for NearEnd {
     fn drop(&mut self) {
-        let waits_for_end = match self.input.take() {
-            Some(mut input) => input.write_all(&[THROUGH]).is_ok() && !self.grace.is_zero(),
-            None => false,
+        let told = match (&self.other_way, self.input.take()) {
+            (OtherWay::Ssh(ssh), _) => ssh.channels().say_through().is_ok(),
+            (_, Some(mut input)) => input.write_all(&[THROUGH]).is_ok(),
+            (_, None) => false,
         };
+        let waits_for_end = told && !self.grace.is_zero();
         let time_max = if waits_for_end { END_WAIT_MAX } else { Duration::ZERO };
         if self.wait(time_max).is_none() {
             // An error says that it is gone by now.
@@ -464,22 +604,26 @@ impl Default for Heard {
     }
 }
 
-/// Begins to read both outputs, each by a thread that ends with it.
+/// Begins to read both outputs, each by a thread that ends with it. What comes behind the answer is
+/// for the channels, if it is decided that there are some.
 fn listen(
-    mut output: ChildStdout,
+    (mut output, decided): (ChildStdout, mpsc::Receiver<Arc<Channels>>),
     mut errors: ChildStderr,
     said: Arc<Said>,
 ) -> io::Result<mpsc::Receiver<Heard>> {
     let (tell, heard) = mpsc::channel();
     thread::Builder::new().name("haul-ssh-output".to_owned()).spawn(move || {
-        let mut is_frame = true;
-        while is_frame {
+        loop {
             let mut noise = Vec::new();
             let answer = frame::read(&mut output, NOISE_BYTES_MAX, &mut noise);
-            is_frame = answer.is_ok();
-            if tell.send(Heard { answer, noise }).is_err() {
+            let is_last = matches!(answer, Err(_) | Ok(Answer::Started(_) | Answer::Refused(_)));
+            if tell.send(Heard { answer, noise }).is_err() || is_last {
                 break;
             }
+        }
+        if let Ok(channels) = decided.recv() {
+            channels.read_from(&mut BufReader::new(output), None);
+            return;
         }
         // A pipe that nobody reads would end the other side.
         let _ = io::copy(&mut output, &mut io::sink());

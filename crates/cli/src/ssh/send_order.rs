@@ -69,6 +69,7 @@ mod tests {
             paths: vec![EncodedPath::of(b"x")],
             root: EncodedPath::of(b"/"),
             grace_ms: 0,
+            takes_orders: false,
         };
         let target = SendTarget::of("bob@dtn2".into(), &start, Some("dtn2".into())).unwrap();
         assert_eq!(target.hosts, ["dtn2", "10.0.0.5", "127.0.0.1", "::1"]);

@@ -55,7 +55,7 @@ pub fn run(
     tell(output, &Answer::Sending { server: server.to_string() })?;
     let stop = interrupt.clone();
     let watch = thread::Builder::new().name("haul-ssh-watch".to_owned()).spawn(move || {
-        hear_end(&mut io::stdin());
+        hear_end(&mut io::stdin(), &mut |_, _| None);
         stop.store(true, Ordering::Relaxed);
     });
     watch.map_err(|error| {

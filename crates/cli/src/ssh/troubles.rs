@@ -142,6 +142,14 @@ pub fn unreachable(login: &Login, addresses: &[SocketAddr], error: &io::Error) -
     )
 }
 
+/// The problem of a haul there that knows connections to it and no other way.
+#[must_use]
+pub fn no_other_way(login: &Login, software: &str) -> Problem {
+    let what = format!("haul at {login} has no other way for the data");
+    let needs = "a haul there that knows --reverse and --through-ssh";
+    problem(&what, needs, software, "install the newer haul there, too")
+}
+
 /// Words for how a process ended.
 #[must_use]
 pub fn ended(status: ExitStatus) -> String {

@@ -411,6 +411,19 @@ impl Sheet<'_> {
         if !self.report.proxy.is_empty() {
             lines.push(self.line("", &format!("by way of {}", self.report.proxy)));
         }
+        for end in &self.report.local_ends {
+            let text = format!(
+                "from {}: {}, {}, {}",
+                end.address,
+                units::count(end.streams.into(), "stream"),
+                units::bytes(end.bytes),
+                units::rate(end.gbit_per_s)
+            );
+            lines.push(self.line("", &text));
+        }
+        if !self.report.way.is_empty() {
+            lines.push(self.line("", &self.report.way));
+        }
         if !self.report.tcp_because.is_empty() {
             let why = format!("by TCP, not RDMA: {}", self.report.tcp_because);
             lines.push(self.line("", &why));

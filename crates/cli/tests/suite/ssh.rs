@@ -1,12 +1,11 @@
 //! Copies over ssh, against a real sshd: `user@host:path` in the place of a URL.
 
 use crate::harness::{
-    Place, assert_same_files, assert_same_trees, is_root,
+    Place, assert_same_files, assert_same_trees,
     process::{Haul, Ran},
-    sshd::{self, HOST, Sshd, SshdSetup, there},
+    sshd::{HOST, Sshd, SshdSetup, there},
     wait_until,
 };
-use haul_emulator::namespace::Namespace;
 use haul_testkit::skip::skip;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
@@ -229,7 +228,7 @@ fn copies_share_a_connection_of_ssh_that_stands() {
 }
 
 /// A push that takes some seconds, once bytes have moved.
-fn slow_push(place: &Place, sshd: &Sshd, options: &[OsString]) -> Haul {
+pub fn slow_push(place: &Place, sshd: &Sshd, options: &[OsString]) -> Haul {
     place.file(&place.source("large"), 24 << 20);
     let words = words!["push", place.source("large"), there("large"), "--bwlimit", "6M"];
     let words = [sshd.words(&words), words!["--span-size", "1M"], options.to_vec()].concat();
@@ -239,7 +238,7 @@ fn slow_push(place: &Place, sshd: &Sshd, options: &[OsString]) -> Haul {
 }
 
 /// Id of the ssh that a process of haul has started.
-fn ssh_of(haul: &Haul) -> Pid {
+pub fn ssh_of(haul: &Haul) -> Pid {
     let parent = format!("PPid:\t{}", haul.id());
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -384,7 +383,7 @@ fn the_server_takes_a_port_of_the_range_that_is_open() {
 fn an_answer_that_cannot_be_used_is_told() {
     let place = Place::new();
     let Some(sshd) = Sshd::start(&place) else { return };
-    let answer = |json: &str| {
+    let answer_to = |json: &str, options: &[OsString]| {
         let len = json.len();
         assert!(len < 256, "one byte of the length");
         let far = place.path("far-haul");
@@ -394,8 +393,9 @@ fn an_answer_that_cannot_be_used_is_told() {
         let text = format!("printf '{frame}'; cat {}; cat > /dev/null\n", json.display());
         fs::write(&far, text).unwrap();
         let haul = format!("sh {}", far.display());
-        sshd.run(&place, &words!["ls", there(""), "--remote-haul", haul])
+        sshd.run(&place, &[&words!["ls", there(""), "--remote-haul", haul], options].concat())
     };
+    let answer = |json: &str| answer_to(json, &[]);
     let start = |version: u32, token: &str, paths: &[&str]| {
         let start = serde_json::json!({
             "version": version, "software": "haul 9", "token": token, "port": 1, "addresses": [],
@@ -408,33 +408,11 @@ fn an_answer_that_cannot_be_used_is_told() {
     answer(&start(1, "x", &[])).refused(&["no token of haul 9"]);
     answer(&start(1, &token, &[])).refused(&["other paths of haul 9"]);
     answer(&start(1, &token, &["a"])).refused(&["ssh reaches far", "refused", "127.0.0.1, port 1"]);
+    let other_way = answer_to(&start(1, &token, &["a"]), &words!["--through-ssh"]);
+    other_way.refused(&["far has no other way", "haul 9", "install the newer haul"]);
     answer("{}").refused(&["cannot be read"]);
     let refusal = r#"{"refused":{"what":"the disk is \u001b[31m away","new":1}}"#;
     let ran = answer(refusal);
     assert_eq!(ran.status, 2, "{ran:?}");
     assert!(ran.says(&["far: the disk is"]).is_object() && !ran.err.contains('\x1b'), "{ran:?}");
-}
-
-/// A machine that ssh reaches by way of another, and that nothing else reaches.
-#[test]
-fn a_port_that_cannot_be_reached_is_told_with_the_addresses_that_were_tried() {
-    let place = Place::new();
-    let (Some(program), true) = (sshd::program(), is_root()) else {
-        return skip("root, and sshd (openssh-server)", "less");
-    };
-    let namespace = match Namespace::make("ssh", "far") {
-        Ok(namespace) => namespace,
-        Err(why) => return skip("root and ip(8)", why),
-    };
-    // A block that nobody has (RFC 5737).
-    namespace.ip(&["address", "add", "203.0.113.7/32", "dev", "lo"]).unwrap();
-    let Some(sshd) = Sshd::start(&place) else { return };
-    let enter: Vec<String> =
-        namespace.words().iter().map(|word| word.to_str().unwrap().to_owned()).collect();
-    let config = place.path("sshd_config").display().to_string();
-    let inetd = format!("{} {} -i -f {config}", enter.join(" "), program.display());
-    sshd.configure_ssh(&format!("ProxyCommand {inetd}"));
-    let ran = sshd.run(&place, &words!["ls", there("")]);
-    ran.refused(&["ssh reaches far", "203.0.113.7", "--port-range"]);
-    wait_until("over there", || sshd.far_ends().is_empty());
 }

@@ -81,6 +81,10 @@ impl Client<'_> {
             return Err(failure.into_start());
         };
         if self.headway.is_over(Instant::now()) || !failure.is_passing() {
+            if let ConnectFailure::NoWay { error, .. } = &failure {
+                let hint = "run the same command again: it goes on where it stopped";
+                return Err(self.lost_for_good(why, ["", error, hint]));
+            }
             return Err(self.did_not_come_back(why, &failure.problem()));
         }
         on_event(self.outage(ConnectionState::Lost, why, back.lost_at));
@@ -168,14 +172,17 @@ impl Client<'_> {
     }
 
     fn did_not_come_back(&self, why: &str, last: &Problem) -> TransferError {
-        let (server, seconds) = (self.url.server(), self.options.retry_for.as_secs());
-        let problem = problem(
-            &format!("the connection to {server} was lost ({why}) and did not come back"),
-            &format!("the server within {seconds} s (--retry-for)"),
-            &last.to_string(),
-            "run the same command again when it is reachable: it goes on where it stopped",
-        );
-        TransferError::broken(Problem { side: Side::Path, ..problem })
+        let seconds = self.options.retry_for.as_secs();
+        let needs = format!("the server within {seconds} s (--retry-for)");
+        let hint = "run the same command again when it is reachable: it goes on where it stopped";
+        self.lost_for_good(why, [&needs, &last.to_string(), hint])
+    }
+
+    /// The error of a connection that was lost and is not back; needs, found and hint behind it.
+    fn lost_for_good(&self, why: &str, [needs, found, hint]: [&str; 3]) -> TransferError {
+        let server = self.url.server();
+        let what = format!("the connection to {server} was lost ({why}) and did not come back");
+        TransferError::broken(Problem { side: Side::Path, ..problem(&what, needs, found, hint) })
     }
 
     /// Waits, each time longer, but not beyond the time for coming back.

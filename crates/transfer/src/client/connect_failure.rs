@@ -13,6 +13,11 @@ pub(crate) enum ConnectFailure {
         server: String,
         error: String,
     },
+    /// The maker of the connections makes none any more.
+    NoWay {
+        server: String,
+        error: String,
+    },
     /// A connection was made, and nothing came on it.
     Silent {
         server: String,
@@ -55,6 +60,12 @@ impl ConnectFailure {
                 error,
                 "check host, port and firewall",
             ),
+            Self::NoWay { server, error } => problem(
+                &format!("there is no way to {server}"),
+                "",
+                error,
+                "run the same command again",
+            ),
             Self::Cut { server, error } => problem(
                 &format!("{server} does not open a session"),
                 "a `haul serve` on that port that has room for another",
@@ -92,7 +103,7 @@ impl ConnectFailure {
             | Self::Cut { .. }
             | Self::Broken { .. }
             | Self::Silent { .. } => true,
-            Self::WrongKey { .. } | Self::Interrupted => false,
+            Self::NoWay { .. } | Self::WrongKey { .. } | Self::Interrupted => false,
             Self::Refused(fault) => is_passing(fault),
         }
     }

@@ -2,14 +2,20 @@
 
 use super::{Client, Opened, Run};
 use crate::{
+    connecting::Connector,
     events::Explained,
     session::{numa, streams::StreamSetup},
-    transport::tcp,
+    verdict,
 };
 use haul_datapath::choose;
 use std::{path::Path, time::Duration};
 
 impl Client<'_> {
+    /// The way of the connections; `None` where they are made to the server's address.
+    pub(super) fn way_in_words(&self) -> Option<String> {
+        self.options.connect.connector.as_deref().map(Connector::in_words)
+    }
+
     /// Explains how the path of a session was chosen for.
     pub(super) fn explain_path(
         &self,
@@ -32,10 +38,11 @@ impl Client<'_> {
         let because = if count == granted.streams { because } else { "by the server".into() };
         let noun = if granted.streams == 1 { "stream" } else { "streams" };
         let streams = format!("{} {noun}: {because}", granted.streams);
-        let same_host = tcp::ends_on_this_host(opened.control.socket());
+        let same_host = run.path == verdict::Path::Loopback;
         let placed = numa::near_interface(Path::new("/"), opened.control.socket(), &self.host);
         let placed = placed.map(|placement| placement.because);
         let wire = self.wire_in_words(opened);
-        Explained::path(rtt, same_host, setup, streams, wire.into_iter().chain(placed))
+        let others = self.way_in_words().into_iter().chain(wire).chain(placed);
+        Explained::path(rtt, same_host, setup, streams, others)
     }
 }

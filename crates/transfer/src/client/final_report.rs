@@ -3,7 +3,7 @@
 use super::{Client, Run, Work, account::Figured, new_name, rdma_report::rdma_report};
 use crate::{
     error::TransferError,
-    events::{CheckVerdict, Event, RecheckReport, Report},
+    events::{CheckVerdict, Event, LocalEndReport, RecheckReport, Report},
     name::Name,
     options::digest_name,
     problem::Problem,
@@ -134,7 +134,7 @@ impl Client<'_> {
             target_room: None,
             sources_removed: self.sources_removed(&there, source),
             seconds: stages::round(seconds, 3),
-            gbit_per_s: rate_of(moved, seconds),
+            gbit_per_s: stages::rate_of(moved, seconds),
             files: there.files,
             updated_attributes: target.updated_attributes,
             protection: self.options.protection.name().into(),
@@ -158,12 +158,22 @@ impl Client<'_> {
             rdma: rdma_report(source, target),
             tcp_because: run.why_tcp(),
             proxy: String::new(),
+            way: self.way_in_words().unwrap_or_default(),
+            local_ends: self.local_ends(run, seconds),
             bottleneck,
             stages,
             read_back: target.read_back.clone(),
             recheck: rechecked(target),
             manifest: None,
         }
+    }
+}
+
+impl Client<'_> {
+    /// Report of the local ends, where the user has named some.
+    fn local_ends(&self, run: &Run, seconds: f64) -> Vec<LocalEndReport> {
+        let is_named = !self.options.connect.local_ends.is_empty();
+        if is_named { run.flows.report(seconds) } else { Vec::new() }
     }
 }
 
@@ -198,12 +208,8 @@ fn nothing_started(tally: &Tally) -> Option<Problem> {
 /// Brings the time and rate of a report up to now.
 pub(super) fn until_now(report: Report, begun: Instant) -> Report {
     let seconds = begun.elapsed().as_secs_f64();
-    let gbit_per_s = rate_of(report.moved_bytes, seconds);
+    let gbit_per_s = stages::rate_of(report.moved_bytes, seconds);
     Report { seconds: stages::round(seconds, 3), gbit_per_s, ..report }
-}
-
-fn rate_of(bytes: u64, seconds: f64) -> f64 {
-    stages::round_rate(bytes as f64 * 8.0 / 1e9 / seconds.max(1e-9))
 }
 
 fn rechecked(target: &message::SideReport) -> Option<RecheckReport> {

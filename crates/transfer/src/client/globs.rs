@@ -6,6 +6,7 @@
 use super::listing::{Depth, EntryKind, list};
 use crate::{
     Interrupt,
+    connecting::ConnectOptions,
     error::{TransferError, problem},
     name::Name,
     options::Beneath,
@@ -23,11 +24,16 @@ use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 ///
 /// # Errors
 /// If a pattern fits nothing, is none, or the server cannot be asked.
-pub fn expand(urls: &[HaulUrl], interrupt: &Interrupt) -> Result<Vec<HaulUrl>, TransferError> {
+pub fn expand(
+    urls: &[HaulUrl],
+    connect: &ConnectOptions,
+    interrupt: &Interrupt,
+) -> Result<Vec<HaulUrl>, TransferError> {
+    let server = Asked { connect, interrupt };
     let mut expanded = Vec::new();
     for url in urls {
-        if has_pattern(&url.path) && !is_there(url, interrupt)? {
-            expanded.extend(fitting(url, interrupt)?);
+        if has_pattern(&url.path) && !is_there(url, server)? {
+            expanded.extend(fitting(url, server)?);
         } else {
             expanded.push(url.clone());
         }
@@ -39,16 +45,23 @@ fn has_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
-fn is_there(url: &HaulUrl, interrupt: &Interrupt) -> Result<bool, TransferError> {
+/// Needs of each listing of an expansion.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    connect: &'a ConnectOptions,
+    interrupt: &'a Interrupt,
+}
+
+fn is_there(url: &HaulUrl, server: Asked<'_>) -> Result<bool, TransferError> {
     let mut seen = false;
-    match list(url, Depth::Names(0), interrupt, &mut |_| seen = true) {
+    match list(url, Depth::Names(0), server.connect, server.interrupt, &mut |_| seen = true) {
         Err(TransferError::CouldNotStart(_)) if !seen => {}
         result => drop(result?),
     }
     Ok(seen)
 }
 
-fn fitting(url: &HaulUrl, interrupt: &Interrupt) -> Result<Vec<HaulUrl>, TransferError> {
+fn fitting(url: &HaulUrl, server: Asked<'_>) -> Result<Vec<HaulUrl>, TransferError> {
     let contents = url.path.ends_with(b"/");
     let path = url.path.strip_suffix(b"/").unwrap_or(&url.path);
     let parts: Vec<&[u8]> = path.split(|&byte| byte == b'/').collect();
@@ -57,7 +70,7 @@ fn fitting(url: &HaulUrl, interrupt: &Interrupt) -> Result<Vec<HaulUrl>, Transfe
         parts[at..].iter().map(|part| Pattern::new(part)).collect::<Result<Vec<_>, _>>()?;
     let base = HaulUrl { path: parts[..at].join(&b'/'), ..url.clone() };
     let mut found: Vec<Vec<u8>> = Vec::new();
-    list(&base, Depth::Names(patterns.len()), interrupt, &mut |entry| {
+    list(&base, Depth::Names(patterns.len()), server.connect, server.interrupt, &mut |entry| {
         let names: Vec<&[u8]> = entry.name.0.split(|&byte| byte == b'/').collect();
         let fits = names.len() == patterns.len()
             && names.iter().zip(&patterns).all(|(name, pattern)| pattern.fits(name));

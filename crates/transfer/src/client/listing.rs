@@ -6,6 +6,7 @@
 use super::{Client, connect_failure::ConnectFailure, set_up_failed, why_lost};
 use crate::{
     Interrupt,
+    connecting::ConnectOptions,
     error::TransferError,
     file_options::{FileOptions, OnConflict},
     name::Name,
@@ -90,13 +91,14 @@ pub struct Entry {
 pub fn list(
     url: &HaulUrl,
     depth: Depth,
+    connect: &ConnectOptions,
     interrupt: &Interrupt,
     on_entry: &mut dyn FnMut(Entry),
 ) -> Result<Vec<Problem>, TransferError> {
     let path = asked_path(&url.path);
     let trimmed = path.strip_suffix(b"/").unwrap_or(&path);
     let own_name = name_of_source(trimmed).map_or(0, |_| 1);
-    let mut options = TransferOptions::default();
+    let mut options = TransferOptions { connect: connect.clone(), ..TransferOptions::default() };
     // No hard links: each name has its size.
     let on_conflict = OnConflict::KeepBoth;
     options.file_options = FileOptions { dry_run: true, on_conflict, ..FileOptions::default() };

@@ -20,6 +20,13 @@ impl Client<'_> {
     /// If the user named one that this host does not have there.
     pub(super) fn offer_rdma(&self, control: &TcpStream) -> Result<Offers, ConnectFailure> {
         let Some(wanted) = self.options.rdma else { return Ok(Offers::default()) };
+        if let Some(connector) = &self.options.connect.connector {
+            let why = format!("{}, and RDMA needs a path of its own", connector.in_words());
+            if matches!(wanted, Rdma::Only(_)) {
+                return Err(ConnectFailure::Refused(no_rdma(why)));
+            }
+            return Ok(Offers { refused: vec![why], ..Offers::default() });
+        }
         let offers = Offers::begin(wanted, control);
         if matches!(wanted, Rdma::Only(_)) && offers.fabrics.is_empty() {
             return Err(ConnectFailure::Refused(no_rdma(offers.refused.join("; "))));

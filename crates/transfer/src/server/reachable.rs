@@ -68,6 +68,14 @@ impl Hosts {
     }
 }
 
+/// Addresses of this host by which others may reach it, the best first.
+#[must_use]
+pub fn own_addresses() -> Vec<IpAddr> {
+    let all = addresses().unwrap_or_default();
+    let defaults: Vec<IpAddr> = ELSEWHERE.iter().filter_map(source_address).collect();
+    ranked(&all, &defaults, Ipv6Addr::UNSPECIFIED.into())
+}
+
 /// Addresses that others may reach: those of the default route first, then others of its links.
 fn ranked(all: &[InterfaceAddress], defaults: &[IpAddr], listen: IpAddr) -> Vec<IpAddr> {
     let of_default =

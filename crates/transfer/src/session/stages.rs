@@ -221,6 +221,12 @@ fn add(stages: &mut Vec<StageTime>, stage: Stage, ns: u64) {
     }
 }
 
+/// Rate of bytes in Gbit/s, rounded.
+#[must_use]
+pub fn rate_of(bytes: u64, seconds: f64) -> f64 {
+    round_rate(bytes as f64 * 8.0 / 1e9 / seconds.max(1e-9))
+}
+
 /// The part of a side's report that its streams and its committer make.
 pub struct Part {
     figures: Figures,

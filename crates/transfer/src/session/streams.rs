@@ -21,7 +21,7 @@ use rustix::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::{Shutdown, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
     os::fd::OwnedFd,
     sync::{
         Arc,
@@ -89,6 +89,8 @@ pub struct StreamFigures {
     /// The connection was reset; a thread that only waits does not see it.
     pub hung_up: bool,
     pub opened_at: Option<Instant>,
+    /// Ends of the connection, this side's first; `None` before the first look.
+    pub ends: Option<(SocketAddr, SocketAddr)>,
     /// Time of the last look that found more bytes moved than the one before.
     pub moved_at: Option<Instant>,
 }
@@ -144,6 +146,7 @@ impl StreamFigures {
         let now = Instant::now();
         let since = self.looked_at.replace(now).map(|at| now - at);
         if since.is_none() {
+            self.ends = socket.local_addr().ok().zip(socket.peer_addr().ok());
             let control = haul_sys::congestion::congestion(socket);
             self.is_paced = control.is_ok_and(|control| control.starts_with("bbr"));
         }

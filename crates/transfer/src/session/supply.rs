@@ -227,7 +227,7 @@ fn wait(delay: Duration, stop: &dyn Fn() -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{session::headway::Carried, transport::waker::Waker};
+    use crate::{connecting::ConnectOptions, session::headway::Carried, transport::waker::Waker};
     use haul_protocol::frame::{PREFACE_BYTES, Preface};
     use std::{cell::Cell, io::Read, net::TcpListener};
 
@@ -240,7 +240,7 @@ mod tests {
     /// Supply of a client whose server listens at `server`, and what watches over its headway.
     fn client_of(server: String, retry_for: Duration) -> (Supply, Arc<Headway>) {
         let headway = Arc::new(Headway::new(retry_for, SPAN_BYTES));
-        let route = Arc::new(Route::new(server));
+        let route = Arc::new(Route::new(server, ConnectOptions::default()).expect("no collectors"));
         let source = Source::Connect { route, count: 3, early: None, headway: headway.clone() };
         (Supply::new(source, streams(), StreamSetup::of_nobody()), headway)
     }

@@ -5,11 +5,14 @@
 //! addresses in order (RFC 6724). Each attempt has a head start before the next; one that fails
 //! gives it up. The first connection that is made wins, and the others are closed.
 
+use crate::{connecting::LocalEnd, marks::Dscp};
+use haul_sys::{flow_label, local_end};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     net::{
-        AddressFamily, SocketFlags, SocketType, connect as connect_socket, socket_with, sockopt,
+        AddressFamily, SocketFlags, SocketType, bind, connect as connect_socket, socket_with,
+        sockopt,
     },
 };
 use std::{
@@ -33,6 +36,11 @@ pub struct Setup<'a> {
     pub congestion: Option<&'a str>,
     /// Most bytes of a segment, both ways.
     pub segment_bytes: Option<u32>,
+    /// Local end of the connection; any where there is none.
+    pub local_end: Option<&'a LocalEnd>,
+    pub dscp: Option<Dscp>,
+    /// Flow label of packets of IPv6; the kernel's where there is none.
+    pub flow_label: Option<u32>,
 }
 
 /// Connects to the first of the addresses that answers within `patience`, unless `stop` says that
@@ -104,10 +112,48 @@ fn begin(address: &SocketAddr, setup: Setup<'_>) -> io::Result<Begun> {
         // A kernel that does not take it sends segments as it always does.
         let _ = haul_sys::segment_size::set_segment_bytes_max(&socket, segment_bytes);
     }
-    match connect_socket(&socket, address) {
+    if let Some(local_end) = setup.local_end {
+        take_local_end(&socket, local_end)?;
+    }
+    if let Some(dscp) = setup.dscp {
+        dscp.mark(&socket);
+    }
+    let address = labelled(&socket, *address, setup.flow_label);
+    match connect_socket(&socket, &address) {
         Ok(()) => Ok(Begun::Connected(socket)),
         Err(Errno::INPROGRESS | Errno::INTR) => Ok(Begun::Waits(socket)),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+fn take_local_end(socket: &OwnedFd, local_end: &LocalEnd) -> io::Result<()> {
+    let taken = match local_end {
+        LocalEnd::Interface(name) => local_end::bind_to_interface(socket, name),
+        LocalEnd::Address(address) => {
+            // A kernel without it takes a port that no other connection from there has.
+            let _ = local_end::bind_without_port(socket);
+            bind(socket, &SocketAddr::new(*address, 0)).map_err(io::Error::from)
+        }
+    };
+    taken.map_err(|error| {
+        let text = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::AFNOSUPPORT | Errno::INVAL) => {
+                "an address of the other family than the server's".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        io::Error::new(error.kind(), format!("from {local_end}: {text}"))
+    })
+}
+
+/// Gives a socket its flow label, and the address that has it; without one where the kernel has no
+/// labels.
+fn labelled(socket: &OwnedFd, address: SocketAddr, label: Option<u32>) -> SocketAddr {
+    match (address, label) {
+        (SocketAddr::V6(v6), Some(label)) => {
+            flow_label::with_label(socket, v6, label).map_or(address, SocketAddr::V6)
+        }
+        _ => address,
     }
 }
 

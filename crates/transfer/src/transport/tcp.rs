@@ -2,18 +2,26 @@
 
 use super::{
     by_proxy,
+    fireflies::{Ends, Fireflies, Usage},
     race::{self, Setup},
     segments::Segments,
 };
 use crate::{
+    connecting::ConnectOptions,
     locks::{Lock, lock},
+    marks::SciTag,
     proxy::Proxy,
     url::HaulUrl,
 };
 use std::{
+    collections::BTreeMap,
     io,
     net::{SocketAddr, TcpStream, ToSocketAddrs},
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -24,42 +32,62 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time for which a connection that was made early is of use.
 const EARLY_FOR: Duration = Duration::from_secs(5);
 
-/// Connects to the first address of `server` (`host:port`) that answers.
-///
-/// A congestion control is set before the connection is made: bbr turns the kernel's pacing on when
-/// a connection begins, and another control that is chosen later keeps it on (`sk_pacing_status`,
-/// Linux 4.13), which costs a short path a timer for each burst. One that is not permitted is left.
-///
-/// # Errors
-/// If the name has no address or none of them answers: the last error.
-pub fn connect(server: &str, congestion: Option<&str>) -> io::Result<TcpStream> {
-    let addresses = server.to_socket_addrs()?.collect::<Vec<_>>();
-    let setup = Setup { congestion, segment_bytes: None };
-    race::connect(&addresses, setup, CONNECT_TIMEOUT, &|| false)
-}
-
 /// The way to a server, and what was found out about it: all connections of a run take it.
 #[derive(Debug)]
 pub struct Route {
     server: String,
     proxy: Option<Proxy>,
+    options: ConnectOptions,
     /// Address that answered last.
     winner: Lock<Option<SocketAddr>>,
+    /// Streams so far, of which each takes the next local end.
+    streams: AtomicUsize,
+    fireflies: Option<Fireflies>,
     /// Sizes of the segments on this way.
     pub segments: Segments,
 }
 
 impl Route {
     /// Route to `server` (`host:port`).
-    #[must_use]
-    pub fn new(server: String) -> Self {
-        Self { server, proxy: None, winner: Lock::default(), segments: Segments::default() }
+    ///
+    /// # Errors
+    /// If a collector of marked streams is not known.
+    pub fn new(server: String, options: ConnectOptions) -> io::Result<Self> {
+        let fireflies = options.scitag.map(|tag| Fireflies::new(tag, &options.collectors));
+        Ok(Self {
+            server,
+            proxy: None,
+            fireflies: fireflies.transpose()?,
+            options,
+            winner: Lock::default(),
+            streams: AtomicUsize::new(0),
+            segments: Segments::default(),
+        })
     }
 
     /// Route to the server of a URL, by its proxy where it has one.
-    #[must_use]
-    pub fn of(url: &HaulUrl) -> Self {
-        Self { proxy: url.proxy.clone(), ..Self::new(url.server()) }
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of(url: &HaulUrl, options: ConnectOptions) -> io::Result<Self> {
+        Ok(Self { proxy: url.proxy.clone(), ..Self::new(url.server(), options)? })
+    }
+
+    /// Tells of the end of all marked streams; `usage` has the bytes of those that moved any.
+    pub fn streams_ended(&self, usage: &BTreeMap<Ends, Usage>) {
+        self.fireflies.iter().for_each(|fireflies| fireflies.end_all(usage));
+    }
+
+    /// Connects to the first of the addresses that answers, as the options say.
+    fn race(
+        &self,
+        addresses: &[SocketAddr],
+        setup: Setup<'_>,
+        patience: Duration,
+        stop: &dyn Fn() -> bool,
+    ) -> io::Result<TcpStream> {
+        let setup = Setup { dscp: self.options.dscp, ..setup };
+        race::connect(addresses, setup, patience, stop)
     }
 
     /// Makes a control connection to the address that answers first; one that has answered before
@@ -68,9 +96,14 @@ impl Route {
     /// # Errors
     /// If the name has no address or none of them answers: the last error.
     pub fn connect(&self, patience: Duration, stop: &dyn Fn() -> bool) -> io::Result<TcpStream> {
+        if let Some(connector) = &self.options.connector {
+            return connector.connect(patience, stop);
+        }
         if let Some(proxy) = &self.proxy {
             let segment_bytes = Some(self.segments.of_control());
-            let setup = Setup { congestion: None, segment_bytes };
+            let local_end = self.options.local_ends.first();
+            let dscp = self.options.dscp;
+            let setup = Setup { segment_bytes, local_end, dscp, ..Setup::default() };
             return by_proxy::connect(proxy, &self.server, setup, patience, stop);
         }
         let winner = self.winner();
@@ -82,14 +115,20 @@ impl Route {
             Err(error) => return Err(error),
         }
         let segment_bytes = Some(self.segments.of_control());
-        let setup = Setup { congestion: None, segment_bytes };
-        let socket = race::connect(&addresses, setup, patience, stop)?;
+        let local_end = self.options.local_ends.first();
+        let setup = Setup { segment_bytes, local_end, ..Setup::default() };
+        let socket = self.race(&addresses, setup, patience, stop)?;
         *lock(&self.winner) = Some(socket.peer_addr()?);
         Ok(socket)
     }
 
     /// Makes a data stream to the address of the control connection: behind another one there may
-    /// be another host. See [`connect`] about the congestion control.
+    /// be another host.
+    ///
+    /// A congestion control is set before the connection is made: bbr turns the kernel's pacing on
+    /// when a connection begins, and another control that is chosen later keeps it on
+    /// (`sk_pacing_status`, Linux 4.13), which costs a short path a timer for each burst. One that
+    /// is not permitted is left.
     ///
     /// # Errors
     /// If it does not answer.
@@ -98,14 +137,37 @@ impl Route {
         congestion: Option<&str>,
         stop: &dyn Fn() -> bool,
     ) -> io::Result<TcpStream> {
-        let setup = Setup { congestion, segment_bytes: self.segments.of_stream() };
+        let socket = match &self.options.connector {
+            Some(connector) => connector.connect(CONNECT_TIMEOUT, stop)?,
+            None => self.connect_next(congestion, stop)?,
+        };
+        self.fireflies.iter().for_each(|fireflies| fireflies.begin(&socket));
+        Ok(socket)
+    }
+
+    fn connect_next(
+        &self,
+        congestion: Option<&str>,
+        stop: &dyn Fn() -> bool,
+    ) -> io::Result<TcpStream> {
+        let ends = &self.options.local_ends;
+        let number = self.streams.fetch_add(1, Ordering::Relaxed);
+        let setup = Setup {
+            congestion,
+            segment_bytes: self.segments.of_stream(),
+            local_end: ends.get(number % ends.len().max(1)),
+            flow_label: self.options.scitag.map(SciTag::flow_label),
+            ..Setup::default()
+        };
         if let Some(proxy) = &self.proxy {
+            let setup = Setup { dscp: self.options.dscp, ..setup };
             return by_proxy::connect(proxy, &self.server, setup, CONNECT_TIMEOUT, stop);
         }
-        match self.winner() {
-            Some(winner) => race::connect(&[winner], setup, CONNECT_TIMEOUT, stop),
-            None => connect(&self.server, congestion),
-        }
+        let addresses = match self.winner() {
+            Some(winner) => vec![winner],
+            None => self.server.to_socket_addrs()?.collect(),
+        };
+        self.race(&addresses, setup, CONNECT_TIMEOUT, stop)
     }
 
     fn winner(&self) -> Option<SocketAddr> {
@@ -169,7 +231,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         // `localhost` is ::1 too, where nobody listens.
-        let route = Route::new(format!("localhost:{port}"));
+        let route = Route::new(format!("localhost:{port}"), ConnectOptions::default()).unwrap();
         let control = route.connect(CONNECT_TIMEOUT, &|| false).unwrap();
         let stream = route.connect_stream(None, &|| false).unwrap();
         assert_eq!(control.peer_addr().unwrap(), listener.local_addr().unwrap());

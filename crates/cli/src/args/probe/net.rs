@@ -1,6 +1,7 @@
 //! Arguments of `haul probe net`, and their check.
 
 use crate::args::{
+    connections::LowConnections,
     proxy::LowProxy,
     results::LowResults,
     transfer::providers,
@@ -105,6 +106,8 @@ pub struct LowProbeNet {
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
+    pub connections: LowConnections,
+    #[command(flatten)]
     pub proxy: LowProxy,
     #[command(flatten)]
     pub output: LowResults,
@@ -195,6 +198,7 @@ impl LowProbeNet {
             false => Transport::Tcp,
         };
         Ok(NetProbe {
+            connect: self.connections.checked(),
             transport,
             ways: match (self.reverse, self.bidir) {
                 (_, true) => Ways::Both,

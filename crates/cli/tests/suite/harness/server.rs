@@ -90,7 +90,11 @@ impl ServerSetup {
     }
 
     pub fn start(self, place: &Place) -> Server {
-        let (process, url) = self.launch(place, "127.0.0.1:0");
+        self.start_at(place, "127.0.0.1:0")
+    }
+
+    pub fn start_at(self, place: &Place, listen: &str) -> Server {
+        let (process, url) = self.launch(place, listen);
         Server { setup: self, process, url }
     }
 

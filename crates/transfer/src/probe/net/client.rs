@@ -62,7 +62,8 @@ pub(super) fn run(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<NetReport, TransferError> {
     let plan = plan(probe)?;
-    let route = Route::of(&probe.url);
+    let route =
+        Route::of(&probe.url, probe.connect.clone()).map_err(|error| set_up_failed(&error))?;
     let mut opened = open(probe, &route, interrupt)?;
     let socket = opened.control.socket().try_clone().map_err(|error| set_up_failed(&error))?;
     let mut session = Session {

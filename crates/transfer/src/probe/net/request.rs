@@ -1,6 +1,7 @@
 //! Request for a probe of a network, with its defaults, and the events while it runs.
 
 use crate::{
+    connecting::ConnectOptions,
     options::Rdma,
     probe::net::{audit::AuditGoal, report::Round},
     url::HaulUrl,
@@ -73,6 +74,8 @@ pub enum Transport {
 pub struct NetProbe {
     /// The server, with a token that opens it.
     pub url: HaulUrl,
+    /// Choices for the connections.
+    pub connect: ConnectOptions,
     /// TCP or UDP.
     pub transport: Transport,
     /// Ways that the bytes go.
@@ -109,6 +112,7 @@ impl NetProbe {
     pub fn new(url: HaulUrl) -> Self {
         Self {
             url,
+            connect: ConnectOptions::default(),
             transport: Transport::Tcp,
             ways: Ways::ToServer,
             streams: STREAMS_DEFAULT.into(),

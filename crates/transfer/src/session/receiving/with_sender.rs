@@ -2,6 +2,7 @@
 
 use super::{Receiving, ReceivingOptions};
 use crate::{
+    connecting::ConnectOptions,
     digest::SpanDigest,
     session::{
         headway::Headway,
@@ -68,7 +69,7 @@ impl<'a> Session<'a> {
         listener.set_nonblocking(true).expect("a socket");
         let server = listener.local_addr().expect("bound").to_string();
         let headway = Arc::new(Headway::new(Duration::from_secs(60), 1 << 20));
-        let route = Arc::new(Route::new(server));
+        let route = Arc::new(Route::new(server, ConnectOptions::default()).expect("no collectors"));
         let source = Source::Connect { route, count, early: None, headway };
         let (attached, _) = mpsc::channel();
         let setup = StreamSetup::of_nobody();

@@ -9,6 +9,7 @@ use super::{
     start::{Begun, SendingOptions},
 };
 use crate::{
+    connecting::ConnectOptions,
     file_options::FileOptions,
     locks::lock,
     options::SourceSpec,
@@ -104,7 +105,9 @@ pub(super) fn walk_in(directory: &Path, options: WalkOptions) -> Walk {
 /// Source of a client's connections to a server that nobody has.
 pub(super) fn client(retry_for: Duration) -> (Source, Arc<Headway>) {
     let headway = Arc::new(Headway::new(retry_for, SPAN_BYTES));
-    let route = Arc::new(Route::new("127.0.0.1:1".into()));
+    let route = Arc::new(
+        Route::new("127.0.0.1:1".into(), ConnectOptions::default()).expect("no collectors"),
+    );
     (Source::Connect { route, count: 0, early: None, headway: headway.clone() }, headway)
 }
 

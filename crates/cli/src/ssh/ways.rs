@@ -1,0 +1,100 @@
+//! Ways that the data of a copy goes, beside the ssh that has started it.
+
+use super::channels::Channels;
+use haul_transfer::Connector;
+use std::{
+    fs, io,
+    net::TcpStream,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Choice of the user among the ways.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// Connections to the other side; where none can be made, connections from there; where none
+    /// comes, ssh itself.
+    #[default]
+    Any,
+    /// Connections from the other side.
+    Reverse,
+    /// ssh itself.
+    ThroughSsh,
+}
+
+/// Connections that ssh carries.
+#[derive(Debug)]
+pub struct ThroughSsh {
+    channels: Arc<Channels>,
+    /// Process of ssh on this host.
+    process: u32,
+    begun: Instant,
+    why: String,
+}
+
+impl ThroughSsh {
+    /// Connections by these channels; `why` says why there is no better way.
+    #[must_use]
+    pub fn new(channels: Arc<Channels>, process: u32, why: String) -> Self {
+        Self { channels, process, begun: Instant::now(), why }
+    }
+
+    #[must_use]
+    pub fn channels(&self) -> &Channels {
+        &self.channels
+    }
+}
+
+impl Connector for ThroughSsh {
+    fn connect(&self, _: Duration, _: &dyn Fn() -> bool) -> io::Result<TcpStream> {
+        self.channels.connect()
+    }
+
+    fn is_over(&self) -> Option<String> {
+        self.channels.over()
+    }
+
+    fn is_through_ssh(&self) -> bool {
+        true
+    }
+
+    fn in_words(&self) -> String {
+        let mut text = format!("through ssh, {}", self.why);
+        let seconds = self.begun.elapsed().as_secs_f64();
+        // Where a ControlMaster carries the bytes, the work is that of another process.
+        if let Some(busy) = processor_time(self.process).filter(|busy| !busy.is_zero()) {
+            let share = busy.as_secs_f64() / seconds.max(f64::MIN_POSITIVE);
+            text += &format!("; ssh here used {:.0} % of a processor", share * 100.0);
+        }
+        text
+    }
+}
+
+/// Processor time that a process has used, in user space and in the kernel (proc(5), stat).
+fn processor_time(process: u32) -> Option<Duration> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in brackets, may have blanks.
+    let (_, behind_name) = text.rsplit_once(')')?;
+    let mut fields = behind_name.split_whitespace().skip(11);
+    let ticks = fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?;
+    let a_second = rustix::param::clock_ticks_per_second().max(1);
+    Some(Duration::from_secs_f64(ticks as f64 / a_second as f64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_processor_time_of_a_process_grows_with_its_work() {
+        let own = std::process::id();
+        let before = processor_time(own).unwrap();
+        let begun = Instant::now();
+        let mut sum = 0_u64;
+        while processor_time(own).unwrap() < before + Duration::from_millis(30) {
+            sum = sum.wrapping_add(begun.elapsed().as_nanos() as u64);
+            assert!(begun.elapsed() < Duration::from_secs(30), "{sum}");
+        }
+        assert!(processor_time(u32::MAX).is_none());
+    }
+}

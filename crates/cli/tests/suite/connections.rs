@@ -1,0 +1,174 @@
+//! Options for the connections of a transfer: local ends, class, SciTags.
+
+use crate::harness::{
+    Place, assert_same_files,
+    process::Haul,
+    server::{Server, ServerSetup},
+};
+use haul_emulator::namespace::Namespace;
+use haul_sys::flow_label;
+use haul_testkit::skip::skip;
+use rustix::net::{AddressFamily, SocketType, connect, socket};
+use serde_json::Value;
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{Read, Write},
+    net::{Ipv6Addr, SocketAddrV6, TcpListener, TcpStream, UdpSocket},
+    process::Command,
+    time::Duration,
+};
+
+/// Streams take the local ends in turn, and the report adds them up.
+#[test]
+fn streams_come_from_the_addresses_that_are_named() {
+    let place = Place::new();
+    place.file(&place.source("large"), 64 << 20);
+    let server = Server::start(&place);
+    let push = |bind: &str, options: &[&str]| {
+        let words = words!["push", place.source("large"), server.url("kept/"), "--bind", bind];
+        let more: Vec<_> = options.iter().map(std::ffi::OsString::from).collect();
+        place.run(&[words, more].concat())
+    };
+    let ran = push("127.0.0.2,127.0.0.3", &["--streams", "4", "--span-size", "1M"]);
+    let ends = ran.ok()["local_ends"].as_array().unwrap().clone();
+    let mut addresses: Vec<&str> =
+        ends.iter().map(|end| end["address"].as_str().unwrap()).collect();
+    addresses.sort_unstable();
+    assert_eq!(addresses, ["127.0.0.2", "127.0.0.3"]);
+    assert!(ends.iter().all(|end| end["streams"] == 2), "{ends:?}");
+    let bytes: u64 = ends.iter().map(|end| end["bytes"].as_u64().unwrap()).sum();
+    assert!((64 << 20..80 << 20).contains(&bytes), "{ends:?}");
+    assert_same_files(&place.source("large"), &place.root("kept/large"));
+
+    let by_interface = push("lo", &["--on-conflict", "keep-both"]);
+    assert_eq!(by_interface.ok()["local_ends"].as_array().unwrap().len(), 1);
+    push("203.0.113.9", &[]).refused(&["from 203.0.113.9", "annot assign"]);
+    push("haul-absent", &[]).refused(&["from haul-absent", "No such device"]);
+    push("::1", &[]).refused(&["from ::1", "other family"]);
+    let plain = place.run(&words!["push", place.source("large"), server.url("again/")]);
+    assert_eq!(plain.ok()["local_ends"], Value::Null, "nobody has named one");
+    let listed = place.run(&words!["ls", server.url("kept"), "--bind", "127.0.0.4"]);
+    assert_eq!(listed.named("entry").len(), 1, "{listed:?}");
+}
+
+/// Class of established connections at a port, as ss(8) tells it.
+fn classes(port: u16) -> Option<Vec<String>> {
+    let ports = format!("( sport = :{port} or dport = :{port} )");
+    let words = ["-tnHO", "--tos", "state", "established", &ports];
+    let told = Command::new("ss").args(words).output().ok()?;
+    let text = String::from_utf8(told.stdout).ok()?;
+    let fields = text.split_whitespace().filter_map(|word| word.strip_prefix("tos:"));
+    told.status.success().then(|| fields.map(str::to_owned).collect())
+}
+
+#[test]
+fn both_sides_ask_for_the_class_that_each_is_given() {
+    let place = Place::new();
+    place.file(&place.source("large"), 24 << 20);
+    let server = ServerSetup::new(&place).options(&["--dscp", "le"]).start(&place);
+    let words = words!["push", place.source("large"), server.url(""), "--bwlimit", "6M"];
+    let words = [words, words!["--span-size", "1M", "--dscp", "af11"]].concat();
+    let push = place.start(&words);
+    push.wait_for_bytes("bytes_durable", 1 << 20);
+    let found = classes(server.address().port());
+    push.finish().ok();
+    let Some(found) = found.filter(|found| !found.is_empty()) else {
+        return skip("ss(8) with --tos (iproute2)", "less");
+    };
+    // The field has the class in its upper six bits: 10 << 2, 1 << 2.
+    let of = |class: &str| found.iter().filter(|one| *one == class).count();
+    assert!(of("0x28") >= 2 && of("0x4") >= 2, "control and data, of both sides: {found:?}");
+    assert_eq!(of("0x28") + of("0x4"), found.len(), "{found:?}");
+}
+
+/// The kernel, with one setting, lets a listener's connections send the label of their peer, which
+/// `--reflect-flow-label` builds on; without it the server says what it needs.
+#[test]
+fn a_server_gives_flow_labels_back_where_the_kernel_lets_it() {
+    let namespace = match Namespace::make("labels", "here") {
+        Ok(namespace) => namespace,
+        Err(why) => return skip("root and ip(8)", why),
+    };
+    let place = Place::new();
+    let serve = || {
+        let words = words!["serve", place.path("root"), "--listen", "[::1]:0", "--json"];
+        let command = place.command(&[words, words!["--reflect-flow-label"]].concat());
+        let process = Haul::start(namespace.wrap(&command));
+        let line = process.wait_for("first line", |_| true);
+        (process, line)
+    };
+    namespace.set("ipv6/flowlabel_consistency", "1").unwrap();
+    let (_, refused) = serve();
+    assert_eq!(refused["what"], "cannot give flow labels back", "{refused}");
+    assert!(refused["hint"].as_str().unwrap().contains("flowlabel_consistency=0"), "{refused}");
+    namespace.set("ipv6/flowlabel_consistency", "0").unwrap();
+    let (_server, line) = serve();
+    let url: haul_transfer::HaulUrl = line["url"].as_str().unwrap().parse().unwrap();
+    let given_back = namespace.within(|| {
+        let near = socket(AddressFamily::INET6, SocketType::STREAM, None).unwrap();
+        let address = SocketAddrV6::new(Ipv6Addr::LOCALHOST, url.port, 0, 0);
+        let address = flow_label::with_label(&near, address, 0xabcde).unwrap();
+        connect(&near, &address).unwrap();
+        flow_label::note_labels(&near).unwrap();
+        let socket = TcpStream::from(near);
+        (&socket).write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        let _ = (&socket).read_to_end(&mut answer);
+        assert!(!answer.is_empty());
+        flow_label::of_peer(&socket).unwrap()
+    });
+    assert_eq!(given_back.unwrap(), 0xabcde);
+}
+
+/// Flow labels of IPv6 that sockets of this host have taken (`/proc/net/ip6_flowlabel`).
+fn labels() -> Vec<u32> {
+    let text = fs::read_to_string("/proc/net/ip6_flowlabel").unwrap_or_default();
+    let first = text.lines().skip(1).filter_map(|line| line.split_whitespace().next());
+    first.filter_map(|label| u32::from_str_radix(label, 16).ok()).collect()
+}
+
+#[test]
+fn a_marked_transfer_is_told_and_its_packets_have_the_label() {
+    if TcpListener::bind("[::1]:0").is_err() {
+        return skip("IPv6 on loopback", "none");
+    }
+    let place = Place::new();
+    place.file(&place.source("large"), 24 << 20);
+    let server = ServerSetup::new(&place).start_at(&place, "[::1]:0");
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    collector.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let address = collector.local_addr().unwrap().to_string();
+    let words = words!["push", place.source("large"), server.url(""), "--bwlimit", "6M"];
+    let marks = words!["--scitag", "2.14", "--firefly", address, "--streams", "2"];
+    let push = place.start(&[words, marks, words!["--span-size", "1M"]].concat());
+    push.wait_for_bytes("bytes_durable", 1 << 20);
+    // The experiment's nine bits in reverse, then the activity's six; five others are by lot.
+    let found = labels();
+    let expected = (0b0_1000_0000 << 9) | (14 << 2);
+    let marked = found.iter().filter(|label| **label & 0x3_fefc == expected).count();
+    assert!(marked >= 1, "{found:x?}");
+    push.finish().ok();
+    let mut states = BTreeMap::new();
+    let mut sent = 0;
+    for _ in 0..4 {
+        let mut bytes = [0; 2048];
+        let len = collector.recv(&mut bytes).unwrap();
+        let text = std::str::from_utf8(&bytes[..len]).unwrap();
+        let told: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
+        assert_eq!(told["context"]["experiment-id"], 2);
+        assert_eq!(
+            (&told["flow-id"]["afi"], &told["flow-id"]["dst-ip"]),
+            (&"ipv6".into(), &"::1".into())
+        );
+        assert_eq!(told["flow-id"]["dst-port"], server.address().port());
+        sent += told["usage"]["sent"].as_u64().unwrap();
+        *states.entry(told["flow-lifecycle"]["state"].as_str().unwrap().to_owned()).or_insert(0) +=
+            1;
+    }
+    assert_eq!(states, BTreeMap::from([("end".to_owned(), 2), ("start".to_owned(), 2)]));
+    assert!((24 << 20..30 << 20).contains(&sent), "{sent}");
+    let words = words!["push", place.source("large"), server.url("x"), "--scitag", "1.1"];
+    let unknown = words!["--firefly", "nobody.invalid"];
+    place.run(&[words, unknown].concat()).refused(&["cannot tell of streams", "nobody.invalid"]);
+}

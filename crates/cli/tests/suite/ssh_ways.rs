@@ -1,0 +1,190 @@
+//! Copies over ssh where no port can be reached: the other side comes, or ssh carries the data.
+
+use crate::{
+    harness::{
+        Place, assert_same_files, assert_same_trees, is_root,
+        process::{Haul, Ran},
+        sshd::{self, Sshd, SshdSetup, there},
+        wait_until,
+    },
+    ssh::{slow_push, ssh_of},
+};
+use haul_emulator::{namespace::Namespace, veth::Veth};
+use haul_testkit::skip::skip;
+use rustix::process::{Signal, kill_process};
+use std::{ffi::OsString, net::TcpListener};
+
+/// Has ssh start an sshd in a namespace, by pipes: ssh comes there whatever the network does.
+fn enter(sshd: &Sshd, place: &Place, namespace: &Namespace) {
+    let enter: Vec<String> =
+        namespace.words().iter().map(|word| word.to_str().unwrap().to_owned()).collect();
+    let program = sshd::program().unwrap().display().to_string();
+    let config = place.path("sshd_config").display().to_string();
+    let inetd = format!("{} {program} -i -f {config}", enter.join(" "));
+    sshd.configure_ssh(&format!("ProxyCommand {inetd}"));
+}
+
+fn lacks_root() -> bool {
+    let lacks = sshd::program().is_none() || !is_root();
+    if lacks {
+        skip("root, and sshd (openssh-server)", "less");
+    }
+    lacks
+}
+
+/// The ways that a run fell back to.
+fn ways(ran: &Ran) -> Vec<&str> {
+    let told = ran.named("fallback").into_iter();
+    told.filter(|event| event["side"] == "path")
+        .map(|event| event["from_to"].as_str().unwrap())
+        .collect()
+}
+
+fn way(ran: &Ran) -> String {
+    ran.ok()["way"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Both ways that the user can name, for trees, single files, patterns and listings.
+#[test]
+fn data_may_come_from_there_or_go_through_ssh() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    place.tree(&place.source("run7"), 2, 6);
+    place.file(&place.source("large"), 9_000_001);
+    for (option, words) in [("--reverse", "the other side made"), ("--through-ssh", "through ssh")]
+    {
+        let run = |words: &[OsString]| sshd.run(&place, &[words, &words![option]].concat());
+        let below = |name: &str| there(format!("{option}/{name}"));
+        let pushed = run(&words![
+            "push",
+            place.source("run7"),
+            place.source("large"),
+            below(""),
+            "--streams",
+            "4"
+        ]);
+        assert!(way(&pushed).starts_with(words), "{pushed:?}");
+        assert_eq!(ways(&pushed), [""; 0], "the user has named it");
+        assert_same_trees(&place.source("run7"), &sshd.home(option).join("run7"));
+        assert_same_files(&place.source("large"), &sshd.home(option).join("large"));
+        let target = place.target(option).join("");
+        let pulled = run(&words![
+            "pull",
+            below("run7/d0/f?"),
+            below("l*"),
+            &target,
+            "--on-conflict",
+            "keep-both"
+        ]);
+        pulled.ok();
+        assert_same_files(&place.source("large"), &target.join("large"));
+        let private =
+            run(&words!["push", place.source("large"), below("p"), "--protection", "private"]);
+        assert_eq!(private.ok()["protection"], "private");
+        let listed = run(&words!["ls", below("run7")]);
+        assert_eq!(listed.named("entry").len(), 2, "{listed:?}");
+        wait_until("over there", || sshd.far_ends().is_empty());
+    }
+    let both = words!["ls", there(""), "--reverse", "--through-ssh"];
+    sshd.run(&place, &both).refused(&["--reverse", "--through-ssh"]);
+}
+
+/// A machine that nobody can connect to, and that can connect to us: its server listens on its own
+/// loopback alone, as behind a firewall.
+#[test]
+fn a_machine_that_cannot_be_reached_comes_itself() {
+    let place = Place::new();
+    if lacks_root() {
+        return;
+    }
+    let veth = match Veth::start() {
+        Ok(veth) => veth,
+        Err(why) => return skip("root and ip(8)", why),
+    };
+    let forced = "command=\"haul serve --over-ssh --listen 127.0.0.1:0\"";
+    let Some(sshd) = SshdSetup::new().key_options(forced).start(&place) else { return };
+    let (near, far) = (veth.hosts().near, veth.hosts().far);
+    enter(&sshd, &place, far);
+    let start = |words: &[OsString]| {
+        let command = place.command(&[&sshd.words(words)[..], &words!["--json"]].concat());
+        Haul::start(near.wrap(&command))
+    };
+    place.file(&place.source("large"), 24 << 20);
+    let words = words!["push", place.source("large"), there("large"), "--bwlimit", "6M"];
+    let push = start(&[words, words!["--span-size", "1M"]].concat());
+    push.wait_for_bytes("bytes_durable", 1 << 20);
+    // It comes without ssh, too.
+    kill_process(ssh_of(&push), Signal::KILL).unwrap();
+    let ran = push.finish();
+    assert!(way(&ran).starts_with("the other side made"), "{ran:?}");
+    let ways = ways(&ran);
+    assert_eq!(ways.len(), 2, "{ways:?}");
+    assert!(ways[0].ends_with("-> connections from there"), "{ways:?}");
+    assert_same_files(&place.source("large"), &sshd.home("large"));
+    let pulled = start(&words!["pull", there("large"), place.target("")]).finish();
+    pulled.ok();
+    assert_same_files(&place.source("large"), &place.target("large"));
+    wait_until("over there", || sshd.far_ends().is_empty());
+}
+
+/// A machine to which no packet goes but those of ssh, either way.
+#[test]
+fn data_goes_through_ssh_where_no_connection_can_be_made_and_that_is_told() {
+    let place = Place::new();
+    if lacks_root() {
+        return;
+    }
+    let namespace = match Namespace::make("ssh", "far") {
+        Ok(namespace) => namespace,
+        Err(why) => return skip("root and ip(8)", why),
+    };
+    // A block that nobody has (RFC 5737).
+    namespace.ip(&["address", "add", "203.0.113.7/32", "dev", "lo"]).unwrap();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    enter(&sshd, &place, &namespace);
+    place.file(&place.source("large"), 24 << 20);
+    let ran = sshd.run(&place, &words!["push", place.source("large"), there("large")]);
+    assert!(way(&ran).contains("no connection could be made beside it"), "{ran:?}");
+    assert!(way(&ran).contains("% of a processor"), "{ran:?}");
+    let told = ran.named("fallback");
+    let why = told[0]["why"].as_str().unwrap();
+    assert!(ways(&ran)[0].ends_with("-> through ssh"), "{ran:?}");
+    for part in ["203.0.113.7", "no connection to far", "none from there"] {
+        assert!(why.contains(part), "{why}");
+    }
+    assert_same_files(&place.source("large"), &sshd.home("large"));
+    sshd.run(&place, &words!["ls", there(""), "--reverse"])
+        .refused(&["far cannot connect to this machine", "--port-range"]);
+    wait_until("over there", || sshd.far_ends().is_empty());
+}
+
+/// A copy through ssh has no way without it; what is durable by then stays for the same command.
+#[test]
+fn a_copy_through_ssh_ends_with_it_and_the_same_command_goes_on() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let push = slow_push(&place, &sshd, &words!["--through-ssh", "--retry-for", "1h"]);
+    kill_process(ssh_of(&push), Signal::KILL).unwrap();
+    let ran = push.finish();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let words = ["did not come back", "ssh has ended", "the same command"];
+    assert!(words.iter().all(|word| ran.err.contains(word)), "{ran:?}");
+    assert!(!sshd.home("large").exists(), "nothing half has a name");
+    wait_until("over there", || sshd.far_ends().is_empty());
+    let words = words!["push", place.source("large"), there("large"), "--through-ssh"];
+    let ran = sshd.run(&place, &words);
+    assert!(ran.gone_on_from() >= 1 << 20, "{ran:?}");
+    assert_same_files(&place.source("large"), &sshd.home("large"));
+}
+
+/// The end that listens takes its port out of the range.
+#[test]
+fn a_range_of_ports_is_for_the_end_that_listens() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let taken = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0")).unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let words = words!["ls", there(""), "--reverse", "--port-range", port.to_string()];
+    // The other side's server finds it taken first.
+    sshd.run(&place, &words).refused(&["cannot listen on any of the ports"]);
+}
