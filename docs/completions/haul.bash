@@ -2260,13 +2260,17 @@ _haul() {
             return 0
             ;;
         haul__subcmd__serve)
-            opts="-v -h -V --listen --advertise --once --over-ssh --read-only --fabric --protection-min --rekey-after --max-sessions --max-probes --max-streams --dscp --reflect-flow-label --handshake-timeout --verbose --json --state --help --version"
+            opts="-v -h -V --listen --port-range --advertise --once --over-ssh --read-only --fabric --protection-min --rekey-after --max-sessions --max-probes --max-streams --dscp --reflect-flow-label --handshake-timeout --verbose --json --state --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --listen)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --port-range)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -44,6 +44,7 @@ complete -c haul -n "__fish_haul_using_subcommand demo" -l dir -d 'Parent of the
 complete -c haul -n "__fish_haul_using_subcommand demo" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand demo" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand serve" -l listen -d 'The address and port to listen on, or one of the two; port 0 takes a free one' -r
+complete -c haul -n "__fish_haul_using_subcommand serve" -l port-range -d 'Ports of which a free one is taken, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l advertise -d 'Host in the printed URL; without it this host\'s name where it leads here, else an address' -r
 complete -c haul -n "__fish_haul_using_subcommand serve" -l protection-min -d 'The least protection of the data that a client may ask for' -r -f -a "clear\t'A digest that catches accidents; anyone on the path can read and change the data'
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'
@@ -111,7 +112,7 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l scitag -d 'Numbers of
 complete -c haul -n "__fish_haul_using_subcommand push" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
-complete -c haul -n "__fish_haul_using_subcommand push" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l port-range -d 'Ports of which the side that listens takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
@@ -196,7 +197,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l scitag -d 'Numbers of
 complete -c haul -n "__fish_haul_using_subcommand pull" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
-complete -c haul -n "__fish_haul_using_subcommand pull" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l port-range -d 'Ports of which the side that listens takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
@@ -281,7 +282,7 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l scitag -d 'Numbers of
 complete -c haul -n "__fish_haul_using_subcommand copy" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
-complete -c haul -n "__fish_haul_using_subcommand copy" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l port-range -d 'Ports of which the side that listens takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
@@ -326,7 +327,7 @@ complete -c haul -n "__fish_haul_using_subcommand ls" -l scitag -d 'Numbers of t
 complete -c haul -n "__fish_haul_using_subcommand ls" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
-complete -c haul -n "__fish_haul_using_subcommand ls" -l port-range -d 'Ports of which the machine of user@host:path takes one, such as 50000-50100' -r
+complete -c haul -n "__fish_haul_using_subcommand ls" -l port-range -d 'Ports of which the side that listens takes one, such as 50000-50100' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -s R -l recursive -d 'All that is below, and not only what the directory itself holds'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'

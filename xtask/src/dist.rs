@@ -114,7 +114,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
     let mut made = vec![archive::pack(root, &release, &tree)?];
     made.push(debian::pack(root, &release, &built.program)?);
     made.push(sbom::write(&release, &metadata)?);
-    made.push(contents::installer(root, &release)?);
+    made.extend(contents::beside(root, &release)?);
     archive::write_sums(root, &release)?;
     for path in made.iter().chain([&built.debug]) {
         let len_bytes = path.metadata().with_context(|| format!("no {}", path.display()))?.len();

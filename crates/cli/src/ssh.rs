@@ -25,7 +25,7 @@ pub mod ways;
 use haul_transfer::Problem;
 
 pub use messages::Purpose;
-pub use ports::Ports;
+pub use ports::{ANY_FREE_PORT, Ports};
 
 /// A problem of the copy as a whole.
 fn problem(what: &str, needs: &str, found: &str, hint: &str) -> Problem {

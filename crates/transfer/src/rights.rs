@@ -119,7 +119,11 @@ impl Need {
         let what = format!("the token has no right to {right} here");
         let new = format!("`haul token new --{right}` on the server makes one that has");
         let hint = if self.instead.is_empty() { new } else { format!("{}; {new}", self.instead) };
-        Fault::new(FaultCode::RightMissing, Side::Unknown, what).needs(self.because).hint(hint)
+        let needs = match self.because {
+            "" => String::new(),
+            because => format!("it, as {because}"),
+        };
+        Fault::new(FaultCode::RightMissing, Side::Unknown, what).needs(needs).hint(hint)
     }
 }
 

@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, Mode};
 use std::{
     fs::{DirBuilder, File},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -100,7 +100,7 @@ impl StateDirectory {
         let fail = |error: &io::Error| state_problem("open the state directory", path, error);
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| fail(&e))?;
         let metadata = std::fs::metadata(path).map_err(|e| fail(&e))?;
-        let mode = std::os::unix::fs::MetadataExt::mode(&metadata);
+        let mode = metadata.mode();
         if mode & 0o077 != 0 {
             let path = path.display();
             return Err(problem(
@@ -384,6 +384,7 @@ impl StateDirectory {
             .mode(0o600)
             .open(&path)
             .map_err(|error| fail(&error))?;
+        self.give_to_owner(&file).map_err(|error| fail(&error))?;
         rustix::fs::flock(&file, FlockOperation::LockExclusive).map_err(|e| fail(&e.into()))?;
         Ok(file)
     }
@@ -400,6 +401,16 @@ impl StateDirectory {
         Ok(result)
     }
 
+    /// Gives a file to the owner of the directory: what root writes there, as `haul token new`, a
+    /// service that runs as another user has to read.
+    fn give_to_owner(&self, file: &File) -> io::Result<()> {
+        let (directory, made) = (std::fs::metadata(&self.path)?, file.metadata()?);
+        if made.uid() != directory.uid() {
+            std::os::unix::fs::fchown(file, Some(directory.uid()), Some(directory.gid()))?;
+        }
+        Ok(())
+    }
+
     /// Replaces a file whole: written, synced, renamed.
     fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), Problem> {
         let path = self.path.join(name);
@@ -410,6 +421,7 @@ impl StateDirectory {
             file.write_all(bytes)?;
             file.sync_all()?;
             rustix::fs::fchmod(&file, Mode::from_raw_mode(0o600))?;
+            self.give_to_owner(&file)?;
             std::fs::rename(&new, &path)?;
             File::open(&self.path)?.sync_all()
         };
@@ -570,6 +582,23 @@ mod tests {
         }
         for served in ["a", ".", "missing"] {
             assert_eq!(place.state.check_not_served(&at(served)), Ok(()), "{served}");
+        }
+    }
+
+    /// A service that runs as a user of its own could not read its tokens once root had made one.
+    #[test]
+    fn what_root_writes_belongs_to_the_owner_of_the_directory() {
+        const OWNER: u32 = 7117;
+        let place = Fixture::new();
+        let path = place.state.path().to_owned();
+        if std::os::unix::fs::chown(&path, Some(OWNER), Some(OWNER)).is_err() {
+            return haul_testkit::skip::skip("root", "another user");
+        }
+        place.state.new_token(&place.token(Rights::READ_ONLY)).unwrap();
+        for name in ["tokens.json", "lock", "key.der", "certificate.der"] {
+            let made = std::fs::metadata(path.join(name)).unwrap();
+            assert_eq!((made.uid(), made.gid()), (OWNER, OWNER), "{name}");
+            assert_eq!(made.mode() & 0o777, 0o600, "{name}");
         }
     }
 

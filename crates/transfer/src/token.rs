@@ -31,7 +31,7 @@ pub struct Token {
 
 /// A text that is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the token is damaged: it has 53 letters and digits, as `haul serve` printed it")]
+#[error("the token is damaged: a whole one has 53 letters and digits, as `haul serve` printed it")]
 pub struct TokenError;
 
 impl Token {

@@ -11,7 +11,7 @@ use super::{Release, target_directory};
 
 /// Files of the project and their places in the archive; a place that ends with `/` takes all files
 /// of a directory.
-const FILES: [(&str, &str); 12] = [
+const FILES: [(&str, &str); 11] = [
     ("README.md", "README.md"),
     ("CHANGELOG.md", "CHANGELOG.md"),
     ("LICENSE-MIT", "LICENSE-MIT"),
@@ -23,10 +23,13 @@ const FILES: [(&str, &str); 12] = [
     ("packaging/systemd/haul-media.service", "systemd/haul-media.service"),
     ("packaging/systemd/haul.default", "systemd/haul.default"),
     ("packaging/systemd/haul.sysusers", "systemd/haul.sysusers"),
-    ("packaging/container/Containerfile", "container/Containerfile"),
 ];
 
-const INSTALLER: &str = "packaging/install.sh";
+/// Files beside the archive, with their modes.
+const BESIDE: [(&str, &str, u32); 2] = [
+    ("packaging/install.sh", "install.sh", 0o755),
+    ("packaging/container/Containerfile", "Containerfile", 0o644),
+];
 
 /// Lays the files of the archive out below `target/`, in a directory with the archive's name.
 pub fn lay_out(root: &Path, release: &Release, program: &Path) -> Result<PathBuf> {
@@ -44,11 +47,14 @@ pub fn lay_out(root: &Path, release: &Release, program: &Path) -> Result<PathBuf
     Ok(tree)
 }
 
-/// Copies the installer beside the archive.
-pub fn installer(root: &Path, release: &Release) -> Result<PathBuf> {
-    let place = release.out.join("install.sh");
-    copy(&root.join(INSTALLER), &place, 0o755)?;
-    Ok(place)
+/// Copies the installer and the Containerfile beside the archive.
+pub fn beside(root: &Path, release: &Release) -> Result<Vec<PathBuf>> {
+    let copied = BESIDE.into_iter().map(|(from, name, mode)| {
+        let place = release.out.join(name);
+        copy(&root.join(from), &place, mode)?;
+        Ok(place)
+    });
+    copied.collect()
 }
 
 /// Copies every file of a directory that holds files alone.

@@ -88,7 +88,7 @@ fn container(root: &Path, release: &Release, program: &Path) -> Result<()> {
     }
     println!("\ndist: the container, on a tree of {OF_PACKAGE}");
     let mut command = child::command(root, root.join("packaging/trial/container.sh"), &[]);
-    command.arg(&release.out).arg(root.join("packaging/container/Containerfile"));
+    command.arg(&release.out).arg(release.out.join("Containerfile"));
     command.arg(root.join(PLACE).join(format!("{OF_PACKAGE}.tar"))).arg(program);
     child::run(&mut command)
 }

@@ -1,6 +1,7 @@
 //! Arguments of `haul serve`, and their check.
 
 use super::{LowState, checked_host, transfer::ProtectionName, usage_problem, values::Period};
+use crate::ssh::{ANY_FREE_PORT, Ports};
 use clap::Args;
 use haul_transfer::{Dscp, PORT_DEFAULT, Problem, ServeOptions, ServeRoot, internals::parse_size};
 use std::path::PathBuf;
@@ -16,7 +17,7 @@ fn defaults() -> ServeOptions {
 /// and knows that the server is the right one. The URL stays the same when the server is started
 /// again, so that a client resumes with the URL it has. `haul token` makes URLs with fewer rights.
 ///
-/// One port serves everything; all connections are opened by the client.
+/// One port serves everything, and the server opens no connection by itself.
 #[derive(Debug, Args)]
 pub struct LowServe {
     /// The directory that is served, or `null:` to receive and throw away
@@ -25,6 +26,11 @@ pub struct LowServe {
     /// The address and port to listen on, or one of the two; port 0 takes a free one
     #[arg(long, value_name = "ADDR", default_value_t = defaults().listen)]
     pub listen: String,
+    /// Ports of which a free one is taken, such as 50000-50100
+    ///
+    /// For a firewall that lets these through, and several servers behind it.
+    #[arg(long, value_name = "FIRST-LAST", conflicts_with = "listen")]
+    pub port_range: Option<Ports>,
     /// Host in the printed URL; without it this host's name where it leads here, else an address
     #[arg(long, value_name = "HOST")]
     pub advertise: Option<String>,
@@ -82,8 +88,6 @@ pub struct LowServe {
     pub state: LowState,
 }
 
-/// The address of a server that only ssh leads to.
-const ANY_FREE_PORT: &str = "[::]:0";
 const STREAMS_MAX: i64 = haul_protocol::limits::STREAMS_MAX as i64;
 
 impl LowServe {
@@ -112,10 +116,10 @@ impl LowServe {
         let checked = |host: &str| checked_host("--advertise", host, hint);
         let advertise = self.advertise.as_deref().map(checked).transpose()?;
         let mut options = ServeOptions::new(root, self.state.checked());
-        options.listen = if self.over_ssh && self.listen == defaults().listen {
-            ANY_FREE_PORT.to_owned()
-        } else {
-            with_port(self.listen)
+        options.listen = match self.port_range {
+            Some(ports) => ports.free_address()?,
+            None if self.over_ssh && self.listen == defaults().listen => ANY_FREE_PORT.to_owned(),
+            None => with_port(self.listen),
         };
         options.advertise = advertise;
         options.once = self.once;

@@ -26,9 +26,10 @@ pub struct LowSsh {
     /// system and architecture of this machine.
     #[arg(long)]
     pub install_remote: bool,
-    /// Ports of which the machine of user@host:path takes one, such as 50000-50100
+    /// Ports of which the side that listens takes one, such as 50000-50100
     ///
-    /// For a firewall that lets these through. Without it any free port is taken.
+    /// That is the machine of user@host:path, or this one with --reverse. For a firewall that lets
+    /// these through. Without it any free port is taken.
     #[arg(long, value_name = "FIRST-LAST")]
     pub port_range: Option<Ports>,
     /// Have the machine of user@host:path make the connections
@@ -48,6 +49,22 @@ impl LowSsh {
     fn checked(&self) -> Result<SshProgram, Problem> {
         let program = SshProgram::new(&self.program, &self.remote_haul)?;
         if self.install_remote { program.installing() } else { Ok(program) }
+    }
+
+    /// Checks that nothing was asked for that only a copy over ssh has.
+    fn check_is_not_meant(&self) -> Result<(), Problem> {
+        let named = [
+            ("--port-range", self.port_range.is_some()),
+            ("--reverse", self.reverse),
+            ("--through-ssh", self.through_ssh),
+            ("--install-remote", self.install_remote),
+        ];
+        let Some((option, _)) = named.into_iter().find(|(_, is_named)| *is_named) else {
+            return Ok(());
+        };
+        let needs = "[USER@]HOST:PATH, which ssh leads to";
+        let hint = "leave it out: a server that runs has its port, and ssh no part in it";
+        Err(usage_problem(&format!("cannot take {option}"), needs, "a haul:// URL", hint))
     }
 
     fn way(&self) -> Way {
@@ -101,7 +118,10 @@ impl OtherSide {
                 None => urls.push(parse_url(word.as_ref())?),
             }
         }
-        let Some(first) = places.first() else { return Ok(Self::Server(urls)) };
+        let Some(first) = places.first() else {
+            ssh.check_is_not_meant()?;
+            return Ok(Self::Server(urls));
+        };
         let other = places.iter().find(|place| place.login != first.login).map(ToString::to_string);
         let other = other.or_else(|| urls.first().map(ToString::to_string));
         if let Some(other) = other {

@@ -27,7 +27,8 @@ pub fn run(low: &LowLs) -> Result<ExitStatus, Failure> {
     let Reached { urls, connect, held: _held } =
         other_side::reach(side, token_file, asked, low.connections.checked(), &interrupt)?;
     let url = &urls[0];
-    let own = url.path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
+    let path = url.path.strip_suffix(b"/").unwrap_or(&url.path);
+    let own = path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
     let mut tell = |mut entry: Entry| {
         let is_itself = entry.name.0.is_empty();
         if is_itself && entry.kind == EntryKind::Directory {

@@ -10,10 +10,13 @@
 
 use super::messages::THROUGH;
 use haul_transfer::Inlet;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     collections::{HashMap, VecDeque},
+    fs::File,
     io::{self, ErrorKind, Read, Write},
     net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
+    os::fd::OwnedFd,
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, AtomicU64, Ordering},
@@ -42,7 +45,7 @@ const RESET: u8 = b'R';
 
 /// All channels of one end.
 pub struct Channels {
-    writer: Mutex<Box<dyn Write + Send>>,
+    writer: Mutex<File>,
     open: Mutex<HashMap<u32, Arc<Channel>>>,
     next: AtomicU32,
     carried_bytes: AtomicU64,
@@ -93,9 +96,9 @@ struct State {
 impl Channels {
     /// Channels whose frames go to `writer`.
     #[must_use]
-    pub fn new(writer: Box<dyn Write + Send>) -> Arc<Self> {
+    pub fn new(writer: OwnedFd) -> Arc<Self> {
         Arc::new(Self {
-            writer: Mutex::new(writer),
+            writer: Mutex::new(writer.into()),
             open: Mutex::default(),
             next: AtomicU32::new(1),
             carried_bytes: AtomicU64::new(0),
@@ -120,14 +123,11 @@ impl Channels {
     /// # Errors
     /// If there is no way any more, or no socket or thread can be had.
     pub fn connect(self: &Arc<Self>) -> io::Result<TcpStream> {
-        if let Some(over) = self.over() {
-            return Err(io::Error::other(over));
-        }
         let (near, relayed) = pair()?;
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let channel = self.add(number, relayed)?;
-        self.say(OPEN, number, 0, &[])?;
-        self.run(&channel)?;
+        // Its thread says that it is open: ssh may take nothing now, and nobody waits for that.
+        self.run(&channel, true)?;
         Ok(near)
     }
 
@@ -168,9 +168,10 @@ impl Channels {
     pub fn say_through(&self) -> io::Result<()> {
         let deadline = Instant::now() + LAST_WORD_WAIT_MAX;
         loop {
-            if let Ok(mut writer) = self.writer.try_lock() {
-                writer.write_all(&[THROUGH])?;
-                return writer.flush();
+            if let Ok(mut writer) = self.writer.try_lock()
+                && has_room(&writer)
+            {
+                return writer.write_all(&[THROUGH]);
             }
             if Instant::now() >= deadline {
                 return Err(ErrorKind::TimedOut.into());
@@ -230,18 +231,20 @@ impl Channels {
         let taken = pair().and_then(|(for_server, relayed)| {
             let channel = self.add(number, relayed)?;
             inlet.give(for_server)?;
-            self.run(&channel)
+            self.run(&channel, false)
         });
         if taken.is_err() {
-            if let Some(channel) = lock(&self.open).remove(&number) {
-                channel.reset();
-            }
+            self.forget(number);
             let _ = self.say(RESET, number, 0, &[]);
         }
     }
 
     fn add(&self, number: u32, socket: TcpStream) -> io::Result<Arc<Channel>> {
         let mut open = lock(&self.open);
+        // Whoever ends them all says so first, and takes what is open then.
+        if let Some(over) = self.over() {
+            return Err(io::Error::other(over));
+        }
         if open.len() >= CHANNELS_MAX {
             return Err(io::Error::other(format!("more than {CHANNELS_MAX} channels")));
         }
@@ -251,34 +254,44 @@ impl Channels {
         Ok(channel)
     }
 
-    /// Starts the two threads of a channel.
-    fn run(self: &Arc<Self>, channel: &Arc<Channel>) -> io::Result<()> {
-        let start = |name: &str, work: fn(&Channels, &Channel) -> io::Result<()>| {
+    /// Starts the two threads of a channel; `opens` where this end has opened it.
+    fn run(self: &Arc<Self>, channel: &Arc<Channel>, opens: bool) -> io::Result<()> {
+        let start = |name: &str, work: fn(&Channels, &Channel, bool) -> io::Result<()>| {
             let (channels, channel) = (self.clone(), channel.clone());
             let name = format!("haul-ssh-{name}-{}", channel.number);
             let builder = thread::Builder::new().name(name).stack_size(STACK_BYTES);
             builder.spawn(move || {
-                if work(&channels, &channel).is_err() && channel.reset_once() {
+                if work(&channels, &channel, opens).is_err() && channel.reset_once() {
                     let _ = channels.say(RESET, channel.number, 0, &[]);
                 }
                 channels.direction_done(&channel);
             })
         };
-        start("out", Self::carry_out)?;
-        start("in", Self::carry_in)?;
-        Ok(())
+        let started = start("out", Self::carry_out).and_then(|_| start("in", Self::carry_in));
+        started.map(drop).inspect_err(|_| self.forget(channel.number))
     }
 
+    /// Notes that a direction is over. A channel counts until both threads have left.
     fn direction_done(&self, channel: &Channel) {
         let mut state = lock(&channel.state);
         state.done += 1;
-        if state.done == 2 || state.is_reset {
+        let is_over = state.done == 2;
+        drop(state);
+        if is_over {
             lock(&self.open).remove(&channel.number);
         }
     }
 
+    fn forget(&self, number: u32) {
+        let forgotten = lock(&self.open).remove(&number);
+        forgotten.iter().for_each(|channel| channel.reset());
+    }
+
     /// Carries what the socket gives to the other end, within the credit.
-    fn carry_out(&self, channel: &Channel) -> io::Result<()> {
+    fn carry_out(&self, channel: &Channel, opens: bool) -> io::Result<()> {
+        if opens {
+            self.say(OPEN, channel.number, 0, &[])?;
+        }
         let mut buffer = vec![0; DATA_BYTES_MAX];
         loop {
             let len = match (&channel.socket).read(&mut buffer) {
@@ -287,7 +300,9 @@ impl Channels {
                 Err(error) => return Err(error),
             };
             if len == 0 {
-                return self.say(END, channel.number, 0, &[]);
+                // A reset ends the socket, too, and was told or heard of already.
+                let is_reset = lock(&channel.state).is_reset;
+                return if is_reset { Ok(()) } else { self.say(END, channel.number, 0, &[]) };
             }
             let mut rest = &buffer[..len];
             while !rest.is_empty() {
@@ -301,7 +316,7 @@ impl Channels {
     }
 
     /// Carries what came to the socket, and gives credit for it.
-    fn carry_in(&self, channel: &Channel) -> io::Result<()> {
+    fn carry_in(&self, channel: &Channel, _: bool) -> io::Result<()> {
         while let Some(bytes) = channel.next_come()? {
             (&channel.socket).write_all(&bytes)?;
             let credit = u32::try_from(bytes.len()).expect("a frame has less");
@@ -317,8 +332,7 @@ impl Channels {
         header[5..].copy_from_slice(&value.to_be_bytes());
         let mut writer = lock(&self.writer);
         writer.write_all(&header)?;
-        writer.write_all(bytes)?;
-        writer.flush()
+        writer.write_all(bytes)
     }
 }
 
@@ -347,8 +361,13 @@ impl Channel {
         self.change(|state| {
             state.come_bytes += bytes.len();
             is_within = state.come_bytes <= CREDIT_BYTES as usize;
-            if is_within && !state.is_reset && !bytes.is_empty() {
-                state.come.push_back(bytes);
+            if !is_within || state.is_reset || bytes.is_empty() {
+                return;
+            }
+            // Many small frames take no more memory than few large ones.
+            match state.come.back_mut() {
+                Some(last) if last.len() + bytes.len() <= DATA_BYTES_MAX => last.extend(bytes),
+                _ => state.come.push_back(bytes),
             }
         });
         is_within
@@ -380,6 +399,13 @@ impl Channel {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// Whether a pipe takes a byte at once.
+fn has_room(pipe: &File) -> bool {
+    let mut fds = [PollFd::new(pipe, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut fds, Some(&at_once)).is_ok_and(|count| count > 0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

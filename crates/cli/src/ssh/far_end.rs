@@ -8,9 +8,11 @@
 use super::{
     channels::Channels,
     frame,
-    messages::{Answer, EncodedPath, Order, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION},
+    messages::{
+        Answer, Come, EncodedPath, Order, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION,
+    },
     paths::Places,
-    ports::{self, Ports},
+    ports::{ANY_FREE_PORT, Ports},
     problem, reverse,
     sending::{self, ReadOptions},
 };
@@ -20,7 +22,6 @@ use haul_transfer::{
     StateDirectory,
 };
 use std::{
-    fs::File,
     io::{self, IsTerminal, Read, Write},
     net::IpAddr,
     os::unix::ffi::OsStrExt,
@@ -87,7 +88,12 @@ pub fn run(
     tell(output, &Answer::Started(start))?;
     let activity = Arc::new(Activity::default());
     let (watched, stop) = (activity.clone(), interrupt.clone());
-    let mut orders = Orders { inlet: begun.server.inlet(), stop: interrupt.clone() };
+    let mut orders = Orders {
+        inlet: begun.server.inlet(),
+        stop: interrupt.clone(),
+        is_confined: only.is_some(),
+        coming: None,
+    };
     // It may wait for a word still when all is over, so nobody waits for it.
     let watch = thread::Builder::new().name("haul-ssh-watch".to_owned()).spawn(move || {
         if hear_end(&mut io::stdin(), &mut |order, input| orders.take(order, input))
@@ -154,12 +160,11 @@ fn begin(
     Ok((Begun { server, _scratch: scratch }, start))
 }
 
-/// Binds a server to a port of the range that is free.
+/// Binds a server, to a port of the range that the near end wants. Words of an administrator beside
+/// `--over-ssh` come first.
 fn bind(mut options: ServeOptions, ports: Option<Ports>) -> Result<Server, Problem> {
-    if ports.is_some() {
-        let (free, address) = ports::listen(ports)?;
-        drop(free);
-        options.listen = address.to_string();
+    if let Some(ports) = ports.filter(|_| options.listen == ANY_FREE_PORT) {
+        options.listen = ports.free_address()?;
     }
     Server::bind(options)
 }
@@ -229,23 +234,49 @@ pub(super) fn hear_end(
 struct Orders {
     inlet: Inlet,
     stop: Interrupt,
+    /// Whether the near end may only do what a forced command lets it: it gets connections to where
+    /// its ssh has come from, and to no other machine.
+    is_confined: bool,
+    /// Switch that ends the connections to the near end, once there are some.
+    coming: Option<Interrupt>,
+}
+
+/// Ports below this one are for services of the system, which nobody is to be led to.
+const PORT_MIN_CONFINED: u16 = 1024;
+
+/// The order as far as an end may follow it; `own` is where ssh has come from.
+fn allowed(is_confined: bool, mut come: Come, own: Option<IpAddr>) -> Option<Come> {
+    if !is_confined {
+        return Some(come);
+    }
+    // Behind a relay on this host, ssh comes from its loopback, with all services there.
+    let is_meant = own.is_some_and(|own| !own.is_loopback()) && come.port >= PORT_MIN_CONFINED;
+    come.addresses.clear();
+    is_meant.then_some(come)
 }
 
 impl Orders {
     fn take(&mut self, order: Order, input: &mut dyn Read) -> Option<NearEnd> {
         match order {
-            Order::Come(come) => {
+            // One near end has one listener.
+            Order::Come(come) if self.coming.is_none() => {
                 let own = std::env::var(CONNECTION).ok();
                 let own = own.as_deref().and_then(|words| words.split_whitespace().next());
                 let own = own.and_then(|text| text.parse::<IpAddr>().ok());
-                // The near end sees that nobody comes.
                 let own = own.map(|address| address.to_canonical());
-                let _ = reverse::come(&come, own, &self.inlet, &self.stop);
+                if let Some(come) = allowed(self.is_confined, come, own) {
+                    let over = Interrupt::default();
+                    self.coming = Some(over.clone());
+                    // The near end sees that nobody comes.
+                    let _ = reverse::come(&come, own, &self.inlet, [&self.stop, &over]);
+                }
                 None
             }
+            Order::Come(_) => None,
             Order::Channels => {
+                self.coming.iter().for_each(|over| over.store(true, Ordering::Relaxed));
                 let output = rustix::io::dup(rustix::stdio::stdout()).ok()?;
-                let channels = Channels::new(Box::new(File::from(output)));
+                let channels = Channels::new(output);
                 channels.read_from(&mut io::BufReader::new(input), Some(&self.inlet));
                 // Nobody can come back without ssh.
                 Some(NearEnd::Through)
@@ -300,7 +331,6 @@ impl Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssh::messages::Come;
     use haul_transfer::FileCounts;
 
     #[test]
@@ -338,6 +368,20 @@ mod tests {
         order.clear();
         frame::write(&mut order, &"an order of a newer end").unwrap();
         assert_eq!(hear(&[&order[..], b"."].concat()), (NearEnd::Through, 0));
+    }
+
+    /// A key for one directory is no key to the network behind the server.
+    #[test]
+    fn a_confined_end_comes_to_where_its_ssh_is_from_and_to_no_service_of_a_system() {
+        let come = |port| Come { port, addresses: vec!["10.0.0.9".into()], secret: String::new() };
+        let own = |text: &str| text.parse::<IpAddr>().ok();
+        let free = allowed(false, come(25), None).unwrap();
+        assert_eq!((free.port, free.addresses.len()), (25, 1));
+        let held = allowed(true, come(50_000), own("192.0.2.7")).unwrap();
+        assert_eq!((held.port, held.addresses.len()), (50_000, 0), "the address of its ssh");
+        assert!(allowed(true, come(25), own("192.0.2.7")).is_none());
+        assert!(allowed(true, come(50_000), own("127.0.0.1")).is_none());
+        assert!(allowed(true, come(50_000), None).is_none());
     }
 
     #[test]

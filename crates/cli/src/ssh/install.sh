@@ -18,7 +18,7 @@ cannot() { no "haul cannot be copied there" "$@"; };
 # A directory counts where it belongs to the user and is no symbolic link, so that nobody else
 # changes a program in it between its check and its start.
 own() { if [ -h "$1" ]; then return 1; fi; [ -d "$1" ] && [ -O "$1" ]; };
-fits() { [ -f "$1" ] && [ "$(sha256sum < "$1" | cut -c1-64)" = "$s" ]; };
+fits() { [ -f "$1" ] && [ -O "$1" ] && [ "$(sha256sum < "$1" | cut -c1-64)" = "$s" ]; };
 runs() { "$1" --version </dev/null >/dev/null 2>&1; };
 
 u=$(id -u);
@@ -30,7 +30,8 @@ fi;
 for c do
     case "$c" in /*) ;; *) continue ;; esac;
     f="$c/$n";
-    if own "$c" && fits "$f" && runs "$f"; then touch "$f"; exec "$f" serve --over-ssh; fi;
+    own "$c" && chmod 700 "$c" 2>/dev/null || continue;
+    if fits "$f" && runs "$f"; then touch "$f"; exec "$f" serve --over-ssh; fi;
 done;
 
 m=$(uname -sm);
@@ -44,7 +45,7 @@ for c do
     mkdir -p "$c" 2>/dev/null;
     own "$c" || continue;
     chmod 700 "$c" 2>/dev/null || continue;
-    p="$c/part-$$";
+    p="$c/part-$(uname -n)-$$";
     { echo "exit 0" > "$p"; } 2>/dev/null || continue;
     chmod 700 "$p";
     if "$p" </dev/null >/dev/null 2>&1; then g="$c"; fi;
@@ -56,7 +57,7 @@ if [ -z "$g" ]; then
 fi;
 
 # The request comes again behind the program, for a head(1) may read further than it is told.
-trap "rm -f \"$p\"" 0;
+trap "rm -f \"\$p\"" 0;
 trap "exit 1" 1 2 13 15;
 head -c $r >/dev/null;
 say "{\"lacks\":{\"directory\":\"$(clean "$g")\"}}";

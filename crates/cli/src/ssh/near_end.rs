@@ -36,6 +36,8 @@ use std::{
 
 /// Longest time until haul at the other side answers: people look for a phone within it.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(600);
+/// Most answers that wait to be taken.
+const HEARD_MAX: usize = 16;
 /// Interval at which the start is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Age at which a line of ssh's is shown while there is no answer: a failure tells it by itself.
@@ -198,16 +200,22 @@ impl NearEnd {
             let found = error.to_string();
             TransferError::start(problem("cannot start a thread for ssh", "", &found, ""))
         })?;
+        let (mut lacks_it, mut has_it) = (false, false);
         loop {
             match (near.wait_for_answer(program, &heard, interrupt)?, &mut installer) {
                 (Answer::Refused(refusal), _) => {
                     let problem = troubles::refused(&near.wanted.login, refusal);
                     return Err(TransferError::start(problem));
                 }
-                (Answer::Lacks(lacks), Some(installer)) => {
+                // Each is said once: who goes on saying so would be copied to without end.
+                (Answer::Lacks(lacks), Some(installer)) if !lacks_it => {
+                    lacks_it = true;
                     near.install(installer, &lacks, interrupt)?;
                 }
-                (Answer::Installed {}, Some(_)) => near.say(&request),
+                (Answer::Installed {}, Some(_)) if lacks_it && !has_it => {
+                    has_it = true;
+                    near.say(&request);
+                }
                 (answer, _) => return Ok((near, heard, answer)),
             }
         }
@@ -428,9 +436,11 @@ impl NearEnd {
             let found = error.to_string();
             TransferError::start(problem("ssh cannot carry data", "", &found, ""))
         };
-        let mut input = self.input.take().expect("nothing has gone through it yet");
+        // It is gone where a copy of haul did not go out whole.
+        let input = self.input.take().ok_or_else(|| lost(io::ErrorKind::BrokenPipe.into()));
+        let mut input = input?;
         frame::write(&mut input, &Order::Channels).map_err(lost)?;
-        let channels = Channels::new(Box::new(input));
+        let channels = Channels::new(input.into());
         let decided = decide.and_then(|decide| decide.send(channels.clone()).ok());
         decided.ok_or_else(|| lost(io::ErrorKind::BrokenPipe.into()))?;
         let because = match &why {
@@ -455,7 +465,7 @@ impl NearEnd {
                         --port-range FIRST-LAST";
             problem(&what, &needs, found, hint)
         };
-        let input = self.input.as_mut().expect("it is open until the end");
+        let input = self.input.as_mut().ok_or_else(|| none("ssh takes no more words"))?;
         frame::write(input, &Order::Come(come)).map_err(|error| none(&error.to_string()))?;
         let stop = || interrupt.load(Ordering::Relaxed);
         if listening.has_come_within(WAY_WAIT_MAX, &stop) {
@@ -611,7 +621,8 @@ fn listen(
     mut errors: ChildStderr,
     said: Arc<Said>,
 ) -> io::Result<mpsc::Receiver<Heard>> {
-    let (tell, heard) = mpsc::channel();
+    // Who shows events slowly holds the other side back, and keeps no more than these.
+    let (tell, heard) = mpsc::sync_channel(HEARD_MAX);
     thread::Builder::new().name("haul-ssh-output".to_owned()).spawn(move || {
         loop {
             let mut noise = Vec::new();

@@ -34,6 +34,20 @@ impl fmt::Display for Ports {
     }
 }
 
+/// Free port of all addresses: what a server of one copy listens on unless its words say otherwise.
+pub const ANY_FREE_PORT: &str = "[::]:0";
+
+impl Ports {
+    /// Address and port of all addresses of this host that a server can listen on now.
+    ///
+    /// # Errors
+    /// If no port of the range is free.
+    pub fn free_address(self) -> Result<String, Problem> {
+        // Whoever takes the port before the server does is told of by the server.
+        listen(Some(self)).map(|(_, address)| address.to_string())
+    }
+}
+
 /// Listens on a port of the range, or on any where there is none, of all addresses.
 ///
 /// # Errors

@@ -52,11 +52,20 @@ pub struct Listening {
 
 #[derive(Debug)]
 struct Waiting {
-    secret: [u8; SECRET_BYTES],
+    secret: Secret,
     sockets: Mutex<VecDeque<TcpStream>>,
     has_come: Condvar,
     strangers: AtomicUsize,
     stop: Interrupt,
+}
+
+struct Secret([u8; SECRET_BYTES]);
+
+/// Shows no secret.
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret")
+    }
 }
 
 impl Listening {
@@ -76,7 +85,7 @@ impl Listening {
         };
         let secret: [u8; SECRET_BYTES] = random_bytes().map_err(failed)?;
         let waiting = Arc::new(Waiting {
-            secret,
+            secret: Secret(secret),
             sockets: Mutex::default(),
             has_come: Condvar::new(),
             strangers: AtomicUsize::new(0),
@@ -191,7 +200,7 @@ impl Waiting {
         socket.write_all(&challenge)?;
         let mut shown = [0; PROOF_BYTES];
         read_within(&mut socket, &mut shown, STEP_WAIT_MAX)?;
-        let is_known = is_proof(&self.secret, &challenge, &shown);
+        let is_known = is_proof(&self.secret.0, &challenge, &shown);
         is_known.then_some(socket).ok_or_else(|| ErrorKind::PermissionDenied.into())
     }
 
@@ -205,11 +214,16 @@ impl Waiting {
 }
 
 /// Begins to come to a near end: connections wait there, and each that is taken is given to the
-/// server, until `stop`. `own` is the address that the near end's ssh has come from.
+/// server, until one of `stops` is set. `own` is the address that the near end's ssh has come from.
 ///
 /// # Errors
 /// If the words are none, or no thread can be had.
-pub fn come(come: &Come, own: Option<IpAddr>, inlet: &Inlet, stop: &Interrupt) -> io::Result<()> {
+pub fn come(
+    come: &Come,
+    own: Option<IpAddr>,
+    inlet: &Inlet,
+    stops: [&Interrupt; 2],
+) -> io::Result<()> {
     let told = come.addresses.iter().filter_map(|text| text.parse().ok());
     let mut addresses: Vec<SocketAddr> = Vec::new();
     for address in own.into_iter().chain(told) {
@@ -224,7 +238,7 @@ pub fn come(come: &Come, own: Option<IpAddr>, inlet: &Inlet, stop: &Interrupt) -
             addresses: addresses.clone(),
             secret,
             inlet: inlet.clone(),
-            stop: stop.clone(),
+            stops: stops.map(Clone::clone),
         };
         let builder = thread::Builder::new().name(format!("haul-ssh-coming-{number}"));
         builder.spawn(move || coming.run())?;
@@ -236,7 +250,7 @@ struct Coming {
     addresses: Vec<SocketAddr>,
     secret: [u8; SECRET_BYTES],
     inlet: Inlet,
-    stop: Interrupt,
+    stops: [Interrupt; 2],
 }
 
 impl Coming {
@@ -257,7 +271,7 @@ impl Coming {
     }
 
     fn is_over(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
+        self.stops.iter().any(|stop| stop.load(Ordering::Relaxed))
     }
 
     /// Connects, shows that it knows the secret, and waits until the near end takes it.

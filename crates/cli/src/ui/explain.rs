@@ -1,5 +1,6 @@
 //! `--explain`, for people: facts, candidates and the choice of each side, and of the path.
 
+use haul_report::printable::printable;
 use haul_transfer::{Candidate, Event, Explained, Side};
 
 /// Lines of an explanation, if the event is one.
@@ -29,7 +30,7 @@ pub fn block(event: &Event) -> Option<String> {
 }
 
 fn indented(text: &str) -> String {
-    format!("        {text}")
+    format!("        {}", printable(text))
 }
 
 fn candidates(explained: &Explained) -> impl Iterator<Item = String> + '_ {
@@ -39,7 +40,7 @@ fn candidates(explained: &Explained) -> impl Iterator<Item = String> + '_ {
         let mark = if Some(at) == chosen { '*' } else { ' ' };
         let Candidate { engine, usable, what, .. } = candidate;
         let cannot = if *usable { "" } else { "cannot be used: " };
-        format!("      {mark} {engine:<width$}  {cannot}{what}")
+        format!("      {mark} {:<width$}  {cannot}{}", printable(engine), printable(what))
     };
     explained.candidates.iter().enumerate().map(line)
 }

@@ -1,6 +1,7 @@
 //! Notices of what happens once and is said once: errors, fallbacks, stalls, a resume.
 
 use super::units;
+use haul_report::printable::printable;
 use haul_transfer::{Event, FileEnded, FileStatus, Lag, Name, Problem, Side};
 use std::collections::HashSet;
 
@@ -87,7 +88,8 @@ impl Notices {
             // Files, sessions, progress and outages are shown elsewhere.
             _ => return None,
         };
-        Some(format!("haul: {words}"))
+        // Words of another machine play with no terminal.
+        Some(format!("haul: {}", printable(&words)))
     }
 
     /// Whether a problem is the first of its cause; the others are counted. One that concerns no

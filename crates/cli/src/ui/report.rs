@@ -5,6 +5,7 @@ use super::{
     line::{Tone, columns_of, escaped, paint},
     units,
 };
+use haul_report::printable::printable;
 use haul_transfer::{
     Bottleneck, Check, CheckVerdict, RdmaReport, Report, internals::files_and_directories,
 };
@@ -104,7 +105,7 @@ fn nothing_to_do(report: &Report) -> String {
 fn line(label: &str, text: &str, text_columns: usize) -> String {
     let mut lines = vec![format!("  {label:<LABEL_COLUMNS$}")];
     let mut columns = 0;
-    for word in text.split(' ') {
+    for word in printable(text).split(' ') {
         if columns > 0 && columns + 1 + columns_of(word) > text_columns {
             lines.push(" ".repeat(LABEL_COLUMNS + 2));
             columns = 0;

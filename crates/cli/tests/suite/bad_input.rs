@@ -124,7 +124,7 @@ fn a_token_that_may_only_write_learns_neither_names_nor_contents() {
         place.push(&[words![source, url(token)], options].concat())
     };
     for (options, words) in [
-        (&["--delete", "-n"][..], ["no right to list", "--delete tells the names"]),
+        (&["--delete", "-n"][..], ["no right to list", "it, as --delete tells the names"]),
         (&["--delete"], ["no right to list", "leave out --delete"]),
         (&["--checksum-compare"], ["no right to read", "BLAKE3"]),
         (&["--checksum-compare", "-n"], ["no right to read", "BLAKE3"]),

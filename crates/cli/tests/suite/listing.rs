@@ -52,9 +52,9 @@ fn a_directory_is_listed_with_sizes_times_and_kinds() {
     // Each name of an inode has its size; a file is listed as itself.
     let ran = ls("run8", &[]);
     assert!(ran.named("entry").iter().all(|entry| entry["bytes"] == 1000), "{ran:?}");
-    let ran = ls("run7/a.vdif", &[]);
-    let entry = ran.named("entry")[0].clone();
+    let entry = ls("run7/a.vdif", &[]).named("entry")[0].clone();
     assert_eq!((&entry["path"], &entry["kind"]), (&"a.vdif".into(), &"file".into()));
+    assert_eq!(names(&ls("run7/a.vdif/", &[])), ["a.vdif"]);
     let modified = fs::metadata(place.root("run7/a.vdif")).unwrap().modified().unwrap();
     let told: jiff::Timestamp = entry["modified"].as_str().unwrap().parse().unwrap();
     assert_eq!(std::time::SystemTime::from(told), modified);

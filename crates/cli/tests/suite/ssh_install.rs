@@ -4,6 +4,7 @@ use crate::harness::{
     Place, assert_same_files, is_root,
     process::Ran,
     sshd::{Sshd, SshdSetup, there},
+    wait_until,
 };
 use haul_testkit::{mount::Mount, skip::skip};
 use std::{
@@ -216,7 +217,8 @@ fn a_copy_that_does_not_run_there_gets_no_name() {
     fs::write(tools.join("sha256sum"), sum.replace("$SUM", &digest)).unwrap();
     let ran = push_by(&place, &sshd, "", &[]);
     ran.refused(&["this haul cannot run there", "glibc_9.9"]);
-    assert!(copies(&sshd.home(".cache/haul")).is_empty());
+    // The script removes it when it ends, behind its answer.
+    wait_until("the copy's end", || copies(&sshd.home(".cache/haul")).is_empty());
 }
 
 #[test]

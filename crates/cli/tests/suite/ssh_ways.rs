@@ -12,7 +12,7 @@ use crate::{
 use haul_emulator::{namespace::Namespace, veth::Veth};
 use haul_testkit::skip::skip;
 use rustix::process::{Signal, kill_process};
-use std::{ffi::OsString, net::TcpListener};
+use std::{ffi::OsString, fs, net::TcpListener};
 
 /// Has ssh start an sshd in a namespace, by pipes: ssh comes there whatever the network does.
 fn enter(sshd: &Sshd, place: &Place, namespace: &Namespace) {
@@ -125,6 +125,16 @@ fn a_machine_that_cannot_be_reached_comes_itself() {
     pulled.ok();
     assert_same_files(&place.source("large"), &place.target("large"));
     wait_until("over there", || sshd.far_ends().is_empty());
+
+    // A key for one directory gets no connections to a machine that it names: its ssh has come from
+    // nowhere, as sshd sees it.
+    let key = fs::read_to_string(place.path("user_key.pub")).unwrap();
+    let below = sshd.home("").display().to_string();
+    let confined = forced.replace("--over-ssh", &format!("--over-ssh {below}"));
+    fs::write(place.path("authorized_keys"), format!("{confined} {key}")).unwrap();
+    let ran = start(&words!["pull", there("large"), place.target("x"), "--reverse"]).finish();
+    ran.refused(&["cannot connect to this machine", "no connection within 5 s"]);
+    wait_until("over there", || sshd.far_ends().is_empty());
 }
 
 /// A machine to which no packet goes but those of ssh, either way.
@@ -187,4 +197,28 @@ fn a_range_of_ports_is_for_the_end_that_listens() {
     let words = words!["ls", there(""), "--reverse", "--port-range", port.to_string()];
     // The other side's server finds it taken first.
     sshd.run(&place, &words).refused(&["cannot listen on any of the ports"]);
+    // What the administrator has written is no client's to change.
+    let key = fs::read_to_string(place.path("user_key.pub")).unwrap();
+    let forced = "command=\"haul serve --over-ssh --listen 127.0.0.1:0\"";
+    fs::write(place.path("authorized_keys"), format!("{forced} {key}")).unwrap();
+    let held = sshd.run(&place, &words!["ls", there(""), "--port-range", port.to_string()]);
+    assert_eq!(held.status, 0, "{held:?}");
+    let serve = words!["serve", place.path("root"), "--port-range"];
+    let refused = place.run(&[serve.clone(), words![port.to_string()]].concat());
+    refused.refused(&["cannot listen on any of the ports", "--port-range"]);
+    drop(taken);
+    let serves = place.start(&[serve, words![port.to_string()]].concat());
+    let line = serves.wait_for("listening line", |_| true);
+    assert!(line["url"].as_str().unwrap().contains(&format!(":{port}")), "{line}");
+}
+
+/// Options of a copy over ssh mean nothing where a server runs already, and are not passed over.
+#[test]
+fn a_url_with_an_option_for_ssh_is_refused() {
+    let place = Place::new();
+    for option in ["--reverse", "--through-ssh", "--port-range=5-6", "--install-remote"] {
+        let ran = place.run(&words!["ls", "haul://h/x", option]);
+        let name = option.split('=').next().unwrap();
+        ran.refused(&[&format!("cannot take {name}"), "a haul:// URL"]);
+    }
 }

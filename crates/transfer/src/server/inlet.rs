@@ -30,10 +30,10 @@ impl Inlet {
         Ok(Self { waiting: Arc::default(), waker: Waker::new()? })
     }
 
-    /// Gives a connection to the server.
+    /// Gives a connection to the server. One that has ended leaves it waiting.
     ///
     /// # Errors
-    /// If it is none any more, or the server leaves too many waiting.
+    /// If the connection has ended, or the server leaves too many waiting.
     pub fn give(&self, socket: TcpStream) -> io::Result<()> {
         socket.set_nonblocking(false)?;
         let peer = canonical(socket.peer_addr()?);

@@ -151,7 +151,12 @@ fn take_local_end(socket: &OwnedFd, local_end: &LocalEnd) -> io::Result<()> {
 fn labelled(socket: &OwnedFd, address: SocketAddr, label: Option<u32>) -> SocketAddr {
     match (address, label) {
         (SocketAddr::V6(v6), Some(label)) => {
-            flow_label::with_label(socket, v6, label).map_or(address, SocketAddr::V6)
+            // Where the kernel keeps the labels with the highest bit to itself
+            // (net.ipv6.flowlabel_state_ranges), one without it has all that is meant.
+            let lower = label & !(1 << (flow_label::LABEL_BITS - 1));
+            let labelled = flow_label::with_label(socket, v6, label)
+                .or_else(|_| flow_label::with_label(socket, v6, lower));
+            labelled.map_or(address, SocketAddr::V6)
         }
         _ => address,
     }

@@ -73,6 +73,12 @@ impl Route {
         Ok(Self { proxy: url.proxy.clone(), ..Self::new(url.server(), options)? })
     }
 
+    /// Gives the route without fireflies: nobody is told of its streams.
+    #[must_use]
+    pub fn without_fireflies(self) -> Self {
+        Self { fireflies: None, ..self }
+    }
+
     /// Tells of the end of all marked streams; `usage` has the bytes of those that moved any.
     pub fn streams_ended(&self, usage: &BTreeMap<Ends, Usage>) {
         self.fireflies.iter().for_each(|fireflies| fireflies.end_all(usage));

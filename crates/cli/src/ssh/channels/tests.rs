@@ -8,7 +8,7 @@ use std::io::{PipeReader, PipeWriter};
 fn near() -> (Arc<Channels>, PipeReader, PipeWriter, thread::JoinHandle<Ended>) {
     let (heard, writer) = io::pipe().unwrap();
     let (mut input, says) = io::pipe().unwrap();
-    let near = Channels::new(Box::new(writer));
+    let near = Channels::new(writer.into());
     let reading = near.clone();
     let reads = thread::spawn(move || reading.read_from(&mut input, None));
     (near, heard, says, reads)
@@ -110,9 +110,108 @@ fn words_about_channels_that_are_not_there_are_skipped() {
     drop(says);
 }
 
+/// Threads of channels in this process.
+fn threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("haul-ssh-out")).count()
+}
+
+/// Opens and resets channels without reading: each would leave a thread that waits to say its end.
+#[test]
+fn a_near_end_that_opens_and_resets_without_reading_gathers_no_threads() {
+    let (unread, writer) = io::pipe().unwrap();
+    rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+    let (mut input, mut says) = io::pipe().unwrap();
+    let far = Channels::new(writer.into());
+    with_server(|inlet| {
+        thread::scope(|scope| {
+            let reads = scope.spawn(|| far.read_from(&mut input, Some(inlet)));
+            let mut most = 0;
+            for number in 1..=1000 {
+                says.write_all(&frame(OPEN, number, 0, &[])).unwrap();
+                says.write_all(&frame(RESET, number, 0, &[])).unwrap();
+                if number % 32 > 0 {
+                    continue;
+                }
+                // A byte for no channel shows how far the other end has come. No more are opened
+                // at a time than there may be: those are refused, in words.
+                says.write_all(&frame(DATA, 7777, 1, b"x")).unwrap();
+                let heard_of = || far.carried_bytes() == u64::from(number) / 32;
+                let until = Instant::now() + Duration::from_secs(10);
+                while !(heard_of() && lock(&far.open).is_empty()) && Instant::now() < until {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                most = if Instant::now() < until { most.max(threads()) } else { usize::MAX };
+                if most == usize::MAX {
+                    break;
+                }
+            }
+            drop((unread, says));
+            assert_eq!(reads.join().unwrap(), Ended::Gone);
+            assert!(most < 2 * CHANNELS_MAX, "{most} threads");
+        });
+    });
+}
+
+/// A client goes on when ssh takes nothing: it has its own time for an answer.
+#[test]
+fn opening_a_channel_waits_for_nobody_and_many_small_frames_are_few_in_memory() {
+    let (near, heard, mut says, _reads) = near();
+    let mut full = near.connect().unwrap();
+    full.set_write_timeout(Some(Duration::from_millis(300))).unwrap();
+    // Nobody reads what the pipe to ssh holds.
+    while full.write(&[0; 4096]).is_ok() {}
+    let begun = Instant::now();
+    let _other = near.connect().unwrap();
+    assert!(near.say_through().is_err());
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    for _ in 0..10_000 {
+        says.write_all(&frame(DATA, 1, 1, b"x")).unwrap();
+    }
+    // The reader of the socket is slow: its buffers take some, and the rest waits here.
+    let state = || lock(&near.open)[&1].clone();
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while near.carried_bytes() < 10_000 {
+        assert!(Instant::now() < deadline, "{}", near.carried_bytes());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert!(lock(&state().state).come.len() <= 2, "{}", lock(&state().state).come.len());
+    near.end("the test is over".to_owned());
+    drop(heard);
+}
+
 /// The far end gives what was opened to its server; more channels than it takes are reset.
 #[test]
 fn a_server_gets_the_channels_of_the_other_end_up_to_a_number() {
+    let (mut heard, writer) = io::pipe().unwrap();
+    let (mut input, mut says) = io::pipe().unwrap();
+    let far = Channels::new(writer.into());
+    with_server(|inlet| {
+        thread::scope(|scope| {
+            let reads = scope.spawn(|| far.read_from(&mut input, Some(inlet)));
+            for number in 1..=CHANNELS_MAX as u32 + 1 {
+                says.write_all(&frame(OPEN, number, 0, &[])).unwrap();
+            }
+            let refused = hear(&mut heard);
+            assert_eq!((refused.0, refused.1), (RESET, CHANNELS_MAX as u32 + 1));
+            says.write_all(&frame(DATA, 1, 18, b"GET / HTTP/1.1\r\n\r\n")).unwrap();
+            let answer = loop {
+                let (kind, number, _, bytes) = hear(&mut heard);
+                if kind == DATA {
+                    break (number, String::from_utf8(bytes).unwrap());
+                }
+            };
+            assert_eq!(answer.0, 1);
+            assert!(answer.1.contains("haul"), "{}", answer.1);
+            drop(says);
+            assert_eq!(reads.join().unwrap(), Ended::Gone);
+        });
+    });
+}
+
+/// Calls `act` with the inlet of a server that runs.
+fn with_server(act: impl FnOnce(&Inlet)) {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().join("root");
     std::fs::create_dir(&root).unwrap();
@@ -121,28 +220,9 @@ fn a_server_gets_the_channels_of_the_other_end_up_to_a_number() {
     options.listen = "127.0.0.1:0".into();
     let server = Server::bind(options).unwrap();
     let (inlet, stop) = (server.inlet(), Interrupt::default());
-    let (mut heard, writer) = io::pipe().unwrap();
-    let (mut input, mut says) = io::pipe().unwrap();
-    let far = Channels::new(Box::new(writer));
     thread::scope(|scope| {
         scope.spawn(|| server.run(&stop, &|_| {}).unwrap());
-        let reads = scope.spawn(|| far.read_from(&mut input, Some(&inlet)));
-        for number in 1..=CHANNELS_MAX as u32 + 1 {
-            says.write_all(&frame(OPEN, number, 0, &[])).unwrap();
-        }
-        let refused = hear(&mut heard);
-        assert_eq!((refused.0, refused.1), (RESET, CHANNELS_MAX as u32 + 1));
-        says.write_all(&frame(DATA, 1, 18, b"GET / HTTP/1.1\r\n\r\n")).unwrap();
-        let answer = loop {
-            let (kind, number, _, bytes) = hear(&mut heard);
-            if kind == DATA {
-                break (number, String::from_utf8(bytes).unwrap());
-            }
-        };
-        assert_eq!(answer.0, 1);
-        assert!(answer.1.contains("haul"), "{}", answer.1);
-        drop(says);
-        assert_eq!(reads.join().unwrap(), Ended::Gone);
+        act(&inlet);
         stop.store(true, Ordering::Relaxed);
     });
 }

@@ -64,6 +64,7 @@ pub(super) fn run(
     let plan = plan(probe)?;
     let route =
         Route::of(&probe.url, probe.connect.clone()).map_err(|error| set_up_failed(&error))?;
+    let route = route.without_fireflies();
     let mut opened = open(probe, &route, interrupt)?;
     let socket = opened.control.socket().try_clone().map_err(|error| set_up_failed(&error))?;
     let mut session = Session {

@@ -31,7 +31,7 @@ public final class HaulToken {
         byte[] bytes = decode(text);
         if (bytes == null || bytes[0] != FORMAT) {
             throw new IllegalArgumentException(
-                    "the token is damaged: it has 53 letters and digits,"
+                    "the token is damaged: a whole one has 53 letters and digits,"
                             + " as `haul serve` printed it");
         }
         return new HaulToken(bytes);

@@ -41,7 +41,7 @@ final class HaulTokenTest {
             Exception refused =
                     assertThrows(IllegalArgumentException.class, () -> HaulToken.parse(text));
             assertEquals(
-                    "the token is damaged: it has 53 letters and digits,"
+                    "the token is damaged: a whole one has 53 letters and digits,"
                             + " as `haul serve` printed it",
                     refused.getMessage());
         }
