@@ -113,7 +113,7 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l firefly -d 'Collector
 complete -c haul -n "__fish_haul_using_subcommand push" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l port-range -d 'Ports of which the side that listens takes one, such as 50000-50100' -r
-complete -c haul -n "__fish_haul_using_subcommand push" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://USER:PASSWORD@HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
@@ -198,7 +198,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l firefly -d 'Collector
 complete -c haul -n "__fish_haul_using_subcommand pull" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l port-range -d 'Ports of which the side that listens takes one, such as 50000-50100' -r
-complete -c haul -n "__fish_haul_using_subcommand pull" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
+complete -c haul -n "__fish_haul_using_subcommand pull" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://USER:PASSWORD@HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
@@ -283,7 +283,7 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l firefly -d 'Collector
 complete -c haul -n "__fish_haul_using_subcommand copy" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l port-range -d 'Ports of which the side that listens takes one, such as 50000-50100' -r
-complete -c haul -n "__fish_haul_using_subcommand copy" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
+complete -c haul -n "__fish_haul_using_subcommand copy" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://USER:PASSWORD@HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
@@ -328,7 +328,7 @@ complete -c haul -n "__fish_haul_using_subcommand ls" -l firefly -d 'Collectors 
 complete -c haul -n "__fish_haul_using_subcommand ls" -l ssh -d 'The program that reaches user@host:path, with its options, such as "ssh -p 2222"' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l remote-haul -d 'haul on the machine of user@host:path; subsystem:NAME for a Subsystem of its sshd' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l port-range -d 'Ports of which the side that listens takes one, such as 50000-50100' -r
-complete -c haul -n "__fish_haul_using_subcommand ls" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
+complete -c haul -n "__fish_haul_using_subcommand ls" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://USER:PASSWORD@HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -s R -l recursive -d 'All that is below, and not only what the directory itself holds'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l install-remote -d 'Copy this haul to the machine of user@host:path where it has none'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l reverse -d 'Have the machine of user@host:path make the connections'
@@ -462,7 +462,7 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l dscp -d 'Class that the packets ask for: a number below 64, or a name such as af11, cs1, le' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l scitag -d 'Numbers of the experiment and the activity that data is of (scitags.org), such as 2.14' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l firefly -d 'Collectors that hear of each stream, too; without a port 10514' -r
-complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://USER:PASSWORD@HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -s R -l reverse -d 'Server to client'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from net" -l bidir -d 'Both ways at once, so many streams each'
@@ -480,7 +480,7 @@ complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcomm
 safe\t'A keyed MAC of each span: nobody on the path can change, swap or replay a byte unseen'
 private\t'TLS 1.3 for the data too: nobody on the path can read a byte either'"
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
-complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none' -r
+complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l proxy -d 'Go by a proxy: socks5://HOST, socks5h://HOST, http://USER:PASSWORD@HOST:PORT, or none' -r
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l html -d 'Write a page with charts, tables and the host\'s facts; one file, nothing is fetched' -r -F
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -l json -d 'Print one JSON object a line: host, cell, and what else a bench has'
 complete -c haul -n "__fish_haul_using_subcommand probe; and __fish_seen_subcommand_from path" -s h -l help -d 'Print help (see more with \'--help\')'

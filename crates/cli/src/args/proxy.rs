@@ -18,7 +18,7 @@ const FILE_BYTES_MAX: u64 = 4096;
 /// The option for a proxy.
 #[derive(Debug, Default, Args)]
 pub struct LowProxy {
-    /// Go by a proxy: socks5://HOST, socks5h://HOST, http://[USER:PASSWORD@]HOST:PORT, or none
+    /// Go by a proxy: socks5://HOST, socks5h://HOST, http://USER:PASSWORD@HOST:PORT, or none
     ///
     /// Control and data connections; socks5h and http resolve names at the proxy. @FILE reads it
     /// from a file, so that no other user sees a password. Without it ALL_PROXY names one, and
