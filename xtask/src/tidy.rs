@@ -14,6 +14,7 @@ mod licences;
 mod links;
 mod machine_paths;
 mod module_order;
+mod named_packages;
 mod packages;
 mod project;
 mod required_files;
@@ -37,9 +38,10 @@ struct Rule {
     offences: fn(&Project) -> Vec<Offence>,
 }
 
-const RULES: [Rule; 15] = [
+const RULES: [Rule; 16] = [
     crate_edges::RULE,
     packages::RULE,
+    named_packages::RULE,
     unsafe_code::RULE,
     sizes::RULE,
     module_order::RULE,
