@@ -47,9 +47,10 @@ impl Way {
         }
     }
 
-    /// The engine that both sides are told to use.
-    fn engine(self) -> Option<&'static str> {
-        (self == Self::PrivateByProcess).then_some("tls")
+    /// The engine that both sides are told to use, so that the kernel does not encrypt where it
+    /// would; else each side chooses, as it does for a user.
+    fn engine(self, kernel_encrypts: bool) -> Option<&'static str> {
+        (self == Self::PrivateByProcess && kernel_encrypts).then_some("tls")
     }
 }
 
@@ -81,6 +82,8 @@ impl Target {
 struct Cell {
     way: Way,
     target: Target,
+    /// The engine that both sides are told to use.
+    engine: Option<&'static str>,
     runs: Vec<PushReport>,
     /// The reason why there is no round, or no other.
     refused: Option<String>,
@@ -134,13 +137,15 @@ fn find(plan: &BenchProtection, workshop: &Workshop) -> Result<Found> {
 
 impl Cell {
     fn new(way: Way, target: Target) -> Self {
-        let refused = match (way, ktls::check(Version::Tls13, Cipher::Aes128Gcm)) {
+        let kernel = ktls::check(Version::Tls13, Cipher::Aes128Gcm);
+        let engine = way.engine(kernel.is_ok());
+        let refused = match (way, kernel) {
             (Way::PrivateByKernel, Err(error)) => {
                 Some(format!("needs TLS in the kernel (module tls), found: {error}"))
             }
             _ => None,
         };
-        Self { way, target, runs: Vec::new(), refused }
+        Self { way, target, engine, runs: Vec::new(), refused }
     }
 
     fn measure(
@@ -150,7 +155,7 @@ impl Cell {
         server: &LoopbackServer,
         steps: &Steps,
     ) -> Result<()> {
-        let Self { way, target, .. } = *self;
+        let Self { way, target, engine, .. } = *self;
         steps.begin(&format!(
             "{} by {} to {}",
             way.protection(),
@@ -165,8 +170,8 @@ impl Cell {
             len_bytes: plan.len_bytes,
             server: &server.url,
             target: target.path(),
-            send_engine: way.engine(),
-            receive_engine: way.engine(),
+            send_engine: engine,
+            receive_engine: engine,
             streams: plan.streams,
             protection: PushedWith::Named(way.protection()),
             worth_waiting: None,

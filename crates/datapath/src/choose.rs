@@ -125,7 +125,8 @@ const KNOWN: Catalogue = Catalogue {
 };
 
 const DISCARD: &str = "discard";
-const LAST_RESORT: &str = "read-write";
+/// Engines that work everywhere, each on its wires.
+const LAST_RESORTS: &[&str] = &["read-write", "tls"];
 
 fn send_engine_from(catalogue: &Catalogue, facts: &SendFacts<'_>) -> Result<Choice, ChooseError> {
     let need = Need { host: facts.host, wire: facts.wire, direction: Direction::Send };
@@ -139,6 +140,9 @@ fn send_engine_from(catalogue: &Catalogue, facts: &SendFacts<'_>) -> Result<Choi
     };
     if facts.digest && choice.candidates.first().is_some_and(|engine| !engine.sees_bytes) {
         choice.because.push_str("; the digest reads the page cache beside it");
+    }
+    if encrypts_unsaid(&choice, facts.wire) {
+        choice.because.push_str("; this process encrypts what was read");
     }
     Ok(choice)
 }
@@ -165,7 +169,16 @@ fn receive_engine_from(
     if facts.digest && choice.candidates.first().is_some_and(|engine| !sees(engine)) {
         choice.because.push_str("; the digest reads back what was written");
     }
+    if encrypts_unsaid(&choice, facts.wire) {
+        choice.because.push_str("; this process decrypts what comes");
+    }
     Ok(choice)
+}
+
+/// Whether this process encrypts the wire, and the engine's name does not say so.
+fn encrypts_unsaid(choice: &Choice, wire: WireKind) -> bool {
+    let by_name = choice.candidates.first().is_some_and(|engine| engine.wires == [WireKind::Tls]);
+    wire == WireKind::Tls && !by_name
 }
 
 /// The abilities that an engine has to have.
@@ -280,7 +293,7 @@ fn forced_engine(
             return Err(ChooseError::Refused { engine: engine.name, needs, found, instead });
         }
     }
-    let (fallback, _) = usable(catalogue, need, &[LAST_RESORT]);
+    let (fallback, _) = usable(catalogue, need, LAST_RESORTS);
     let mut candidates = vec![engine];
     candidates.extend(fallback.into_iter().filter(|other| other.name != engine.name));
     let because = format!("{} {} was asked for", direction.option(), engine.name);
@@ -532,17 +545,17 @@ mod tests {
     }
 
     #[test]
-    fn tls_in_this_process_has_an_engine_of_its_own_whatever_is_sent() {
+    fn tls_in_this_process_has_an_engine_of_its_own_beside_those_past_the_page_cache() {
         let host = host();
         let wire = WireKind::Tls;
-        let facts = SendFacts { wire, digest: true, ..source(&host, FsKind::Ext, 0.0) };
+        let facts = SendFacts { wire, digest: true, ..source(&host, FsKind::Ext, 1.0) };
         let choice = send_engine(&facts).unwrap();
         assert_eq!(choice.candidates.iter().map(|one| one.name).collect::<Vec<_>>(), ["tls"]);
         assert_eq!(
             choice.because,
             "the wire is TLS in this process, so tls encrypts it in the buffer that it is read into"
         );
-        let facts = ReceiveFacts { wire, digest: true, ..target(&host, FsKind::Ext) };
+        let facts = ReceiveFacts { wire, digest: true, ..target(&host, FsKind::Tmpfs) };
         assert_eq!(
             receive_engine(&facts).unwrap().because,
             "the wire is TLS in this process, so tls decrypts it in the buffer that it comes into"
@@ -550,6 +563,21 @@ mod tests {
         let forced = SendFacts { wire, forced: Some("splice"), ..source(&host, FsKind::Ext, 1.0) };
         let error = send_engine(&forced).unwrap_err().to_string();
         assert!(error.ends_with("found TLS in this process. Choose --send-engine tls."), "{error}");
+        let names =
+            |choice: Choice| -> Vec<_> { choice.candidates.iter().map(|e| e.name).collect() };
+        let past = ["io-uring", "direct", "tls"];
+        let cold = SendFacts { wire, ..source(&host, FsKind::Ext, 0.0) };
+        let choice = send_engine(&cold).unwrap();
+        assert!(choice.because.ends_with("; this process encrypts what was read"), "{choice:?}");
+        assert_eq!(names(choice), past);
+        let facts = ReceiveFacts { wire, ..target(&host, FsKind::Ext) };
+        let choice = receive_engine(&facts).unwrap();
+        assert!(choice.because.ends_with("; this process decrypts what comes"), "{choice:?}");
+        assert_eq!(names(choice), past);
+        let facts = ReceiveFacts { wire, ..target(&host, FsKind::Btrfs) };
+        assert_eq!(names(receive_engine(&facts).unwrap()), past[1..]);
+        let forced = ReceiveFacts { wire, forced: Some("direct"), ..target(&host, FsKind::Ext) };
+        assert_eq!(names(receive_engine(&forced).unwrap()), past[1..]);
     }
 
     #[test]
@@ -789,16 +817,15 @@ mod tests {
     }
 
     #[test]
-    fn every_order_of_a_socket_ends_in_read_write() {
+    fn every_order_of_a_socket_ends_in_what_works_everywhere() {
         let send = SendCase::ALL.map(SendCase::order);
         let receive = ReceiveCase::ALL.map(ReceiveCase::order);
-        for (orders, alone) in [
-            (&send[..], [SendCase::Fabric, SendCase::Tls].map(SendCase::order)),
-            (&receive, [ReceiveCase::Fabric, ReceiveCase::Tls].map(ReceiveCase::order)),
-        ] {
-            assert_eq!(alone, [["fabric"], ["tls"]]);
-            for order in orders.iter().filter(|order| !alone.contains(order)) {
-                assert_eq!(order.last(), Some(&LAST_RESORT));
+        for (orders, alone) in
+            [(&send[..], SendCase::Fabric.order()), (&receive, ReceiveCase::Fabric.order())]
+        {
+            assert_eq!(alone, ["fabric"]);
+            for order in orders.iter().filter(|order| **order != alone) {
+                assert!(LAST_RESORTS.contains(order.last().unwrap()), "{order:?}");
             }
         }
     }

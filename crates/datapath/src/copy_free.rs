@@ -167,7 +167,9 @@ impl<M: SendMover> CopyFree<M> {
 
 impl<M: SendMover> SendEngine for CopyFree<M> {
     fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
-        timed(&mut self.times.send_ns, || socket::send_all(M::ENGINE, &self.wire, bytes, boundary))
+        timed(&mut self.times.send_ns, || {
+            socket::send_all(M::ENGINE, &mut self.wire, bytes, boundary)
+        })
     }
 
     fn submit(
@@ -252,7 +254,7 @@ impl<M: ReceiveMover> CopyFree<M> {
 
 impl<M: ReceiveMover> ReceiveEngine for CopyFree<M> {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
-        timed(&mut self.times.receive_ns, || socket::receive_all(M::ENGINE, &self.wire, buffer))
+        timed(&mut self.times.receive_ns, || socket::receive_all(M::ENGINE, &mut self.wire, buffer))
     }
 
     fn submit(
@@ -328,7 +330,7 @@ mod tests {
             let (bytes, failure) = self.next(run);
             let mut part = vec![0; bytes];
             file.file().read_exact_at(&mut part, run.offset_bytes).unwrap();
-            socket::send_whole(wire, &part, Boundary::Flush).unwrap();
+            socket::send_whole_to(wire.socket(), &part, Boundary::Flush).unwrap();
             times.send_ns += 1;
             Moved { bytes: bytes as u64, failure }
         }
@@ -348,7 +350,7 @@ mod tests {
         ) -> Moved {
             let (bytes, failure) = self.next(run);
             let mut part = vec![0; bytes];
-            socket::receive_whole(wire, &mut part).unwrap();
+            socket::receive_whole_from(wire.socket(), &mut part).unwrap();
             if !self.drops {
                 file.file().write_all_at(&part, run.offset_bytes).unwrap();
             }

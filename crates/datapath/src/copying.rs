@@ -66,7 +66,7 @@ impl<W: BlockWriter> Copying<W> {
         while progress.left_bytes() > 0 {
             let run = progress.run(self.buffer.len() as u64);
             let block = &mut self.buffer[..run.len_bytes as usize];
-            timed(&mut self.times.receive_ns, || payload.receive(&self.wire, block))
+            timed(&mut self.times.receive_ns, || payload.receive(&mut self.wire, block))
                 .map_err(|error| progress.wire("recv", error))?;
             if let Some(tap) = tap.as_deref_mut() {
                 timed(&mut self.times.digest_ns, || tap.see(block));
@@ -92,7 +92,7 @@ impl<W: BlockWriter> Copying<W> {
 
 impl<W: BlockWriter> ReceiveEngine for Copying<W> {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
-        timed(&mut self.times.receive_ns, || socket::receive_all(W::ENGINE, &self.wire, buffer))
+        timed(&mut self.times.receive_ns, || socket::receive_all(W::ENGINE, &mut self.wire, buffer))
     }
 
     fn submit(

@@ -314,6 +314,28 @@ impl Wire {
         }
     }
 
+    /// The end that this process encrypts for.
+    pub(crate) fn tls_send_end(&mut self) -> Option<&mut tls::SendEnd> {
+        match self {
+            Self::Tls(end) => match &mut **end {
+                TlsEnd::Sends(end) => Some(end),
+                TlsEnd::Receives(_) => None,
+            },
+            Self::Tcp(_) | Self::KernelTls(_) | Self::Fabric(_) => None,
+        }
+    }
+
+    /// The end that this process decrypts for.
+    pub(crate) fn tls_receive_end(&mut self) -> Option<&mut tls::ReceiveEnd> {
+        match self {
+            Self::Tls(end) => match &mut **end {
+                TlsEnd::Receives(end) => Some(end),
+                TlsEnd::Sends(_) => None,
+            },
+            Self::Tcp(_) | Self::KernelTls(_) | Self::Fabric(_) => None,
+        }
+    }
+
     /// The socket below the wire, whatever the kernel does on it; of RDMA endpoints that beside
     /// them, which carries no payload and ends with them.
     #[must_use]

@@ -202,14 +202,15 @@ impl<Q: BlockQueue> ReadAhead<Q> {
     ) -> Result<(), EngineError> {
         let slot = block.slot;
         let (part, whole) = self.complete(progress, block)?;
-        let bytes = &self.queue.slot(slot)[part];
+        let bytes = &mut self.queue.slot_mut(slot)[part];
         if let Some(tap) = tap {
             timed(&mut self.times.digest_ns, || tap.see(bytes));
         }
         let sent = match &mut self.zero_copy {
             Some(sends) => sends.send(&self.wire, slot, bytes, &mut self.times),
             None => timed(&mut self.times.send_ns, || {
-                socket::send_whole(&self.wire, bytes, Boundary::Flush).map_err(|(_, error)| error)
+                let sent = socket::send_in_place(&mut self.wire, bytes, Boundary::Flush);
+                sent.map_err(|(_, error)| error)
             }),
         };
         sent.map_err(|error| progress.wire("send", error))?;
@@ -269,7 +270,7 @@ impl<Q: BlockQueue> ReadAhead<Q> {
 impl<Q: BlockQueue> SendEngine for ReadAhead<Q> {
     fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
         timed(&mut self.times.send_ns, || {
-            socket::send_all(self.engine, &self.wire, bytes, boundary)
+            socket::send_all(self.engine, &mut self.wire, bytes, boundary)
         })
     }
 

@@ -68,7 +68,9 @@ impl SendEngine for Skeleton {
     /// Sends headers and trailers. An engine that queues must send all it has when it is told to
     /// flush, or both peers wait for ever.
     fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
-        timed(&mut self.times.send_ns, || socket::send_all(INFO.name, &self.wire, bytes, boundary))
+        timed(&mut self.times.send_ns, || {
+            socket::send_all(INFO.name, &mut self.wire, bytes, boundary)
+        })
     }
 
     // `prepare` is a hint. An engine that reads ahead keeps the span, and starts its reads when
@@ -103,7 +105,7 @@ impl SendEngine for Skeleton {
             }
             // Of the wire: reconnect. `send_whole` goes on after signals and short sends.
             timed(&mut self.times.send_ns, || {
-                socket::send_whole(&self.wire, &part[..got], Boundary::Flush)
+                socket::send_whole(&mut self.wire, &part[..got], Boundary::Flush)
             })
             .map_err(|(_, error)| progress.wire("send", error))?;
             progress.moved_bytes += got as u64;
@@ -127,7 +129,7 @@ impl SendEngine for Skeleton {
 
 impl ReceiveEngine for Skeleton {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
-        timed(&mut self.times.receive_ns, || socket::receive_all(INFO.name, &self.wire, buffer))
+        timed(&mut self.times.receive_ns, || socket::receive_all(INFO.name, &mut self.wire, buffer))
     }
 
     fn submit(
@@ -141,7 +143,7 @@ impl ReceiveEngine for Skeleton {
             let run = progress.run(self.buffer.len() as u64);
             // Never more than the span: what follows on the wire belongs to the next header.
             let part = &mut self.buffer[..run.len_bytes as usize];
-            timed(&mut self.times.receive_ns, || socket::receive_whole(&self.wire, part))
+            timed(&mut self.times.receive_ns, || socket::receive_whole(&mut self.wire, part))
                 .map_err(|(_, error)| progress.wire("recv", error))?;
             if let Some(tap) = tap.as_deref_mut() {
                 timed(&mut self.times.digest_ns, || tap.see(part));

@@ -2,12 +2,15 @@
 //!
 //! Another thread ends a call that waits by shutdown(2).
 
-use std::{io, os::fd::OwnedFd};
+use std::{
+    io::{self, IoSlice},
+    os::fd::OwnedFd,
+};
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
     io::Errno,
-    net::{RecvFlags, SendFlags},
+    net::{RecvFlags, SendAncillaryBuffer, SendFlags},
 };
 
 use haul_sys::tcp_info::TcpInfo;
@@ -23,7 +26,7 @@ use crate::{Boundary, EngineError, Remedy, Wire};
 /// With [`Remedy::Reconnect`]; `moved_bytes` says how many went.
 pub fn send_all(
     engine: &'static str,
-    wire: &Wire,
+    wire: &mut Wire,
     bytes: &[u8],
     boundary: Boundary,
 ) -> Result<(), EngineError> {
@@ -37,7 +40,7 @@ pub fn send_all(
 /// With [`Remedy::Reconnect`]; `moved_bytes` says how many came.
 pub fn receive_all(
     engine: &'static str,
-    wire: &Wire,
+    wire: &mut Wire,
     buffer: &mut [u8],
 ) -> Result<(), EngineError> {
     receive_whole(wire, buffer).map_err(|(got, source)| header_error(engine, "recv", got, source))
@@ -45,11 +48,48 @@ pub fn receive_all(
 
 /// Sends all of `bytes`, or says how many went before the error.
 pub(crate) fn send_whole(
-    wire: &Wire,
+    wire: &mut Wire,
     bytes: &[u8],
     boundary: Boundary,
 ) -> Result<(), (usize, io::Error)> {
-    send_whole_to(wire.socket(), bytes, boundary)
+    let Some(end) = wire.tls_send_end() else {
+        return send_whole_to(wire.socket(), bytes, boundary);
+    };
+    end.send(bytes).map_err(|error| (0, error))?;
+    match boundary {
+        Boundary::Flush => end.flush(boundary).map_err(|error| (0, error)),
+        Boundary::MoreFollows => Ok(()),
+    }
+}
+
+/// Sends all of `bytes`, or says how many went before the error; a wire that this process encrypts
+/// leaves them encrypted where they lay.
+pub(crate) fn send_in_place(
+    wire: &mut Wire,
+    bytes: &mut [u8],
+    boundary: Boundary,
+) -> Result<(), (usize, io::Error)> {
+    match wire.tls_send_end() {
+        Some(end) => end.send_in_place(bytes, boundary),
+        None => send_whole_to(wire.socket(), bytes, boundary),
+    }
+}
+
+/// Sends all of these parts on this socket, one behind the other.
+pub(crate) fn send_parts(
+    socket: &OwnedFd,
+    mut parts: &mut [IoSlice<'_>],
+    boundary: Boundary,
+) -> io::Result<()> {
+    let flags = send_flags(boundary);
+    while !parts.is_empty() {
+        match rustix::net::sendmsg(socket, parts, &mut SendAncillaryBuffer::default(), flags) {
+            Ok(moved) => IoSlice::advance_slices(&mut parts, moved),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Sends all of `bytes` on this socket, or says how many went before the error.
@@ -71,10 +111,21 @@ pub(crate) fn send_whole_to(
 }
 
 /// Fills `buffer`, or says how many bytes came before the error or the end.
-pub(crate) fn receive_whole(wire: &Wire, buffer: &mut [u8]) -> Result<(), (usize, io::Error)> {
+pub(crate) fn receive_whole(wire: &mut Wire, buffer: &mut [u8]) -> Result<(), (usize, io::Error)> {
+    if let Some(end) = wire.tls_receive_end() {
+        return end.receive_whole(buffer);
+    }
+    receive_whole_from(wire.socket(), buffer)
+}
+
+/// Fills `buffer` from this socket, or says how many bytes came before the error or the end.
+pub(crate) fn receive_whole_from(
+    socket: &OwnedFd,
+    buffer: &mut [u8],
+) -> Result<(), (usize, io::Error)> {
     let mut got = 0;
     while got < buffer.len() {
-        match rustix::net::recv(wire.socket(), &mut buffer[got..], RecvFlags::WAITALL) {
+        match rustix::net::recv(socket, &mut buffer[got..], RecvFlags::WAITALL) {
             Ok((0, _)) => return Err((got, closed())),
             Ok((moved, _)) => got += moved,
             Err(Errno::INTR) => {}
@@ -176,7 +227,10 @@ impl Payload {
     ///
     /// # Errors
     /// As [`Self::receive_some`].
-    pub(crate) fn receive(&mut self, wire: &Wire, buffer: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn receive(&mut self, wire: &mut Wire, buffer: &mut [u8]) -> io::Result<()> {
+        if let Some(end) = wire.tls_receive_end() {
+            return end.receive_whole(buffer).map_err(|(_, error)| error);
+        }
         let mut got = 0;
         while got < buffer.len() {
             got += self.receive_some(wire, &mut buffer[got..])?;
@@ -230,15 +284,15 @@ mod tests {
     #[test]
     fn a_close_between_frames_differs_from_one_inside() {
         let (near, far) = UnixStream::pair().unwrap();
-        let (near, far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
-        send_all("test", &far, b"heads", Boundary::Flush).unwrap();
+        let (mut near, mut far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
+        send_all("test", &mut far, b"heads", Boundary::Flush).unwrap();
         drop(far);
         let mut header = [0; 4];
-        receive_all("test", &near, &mut header).unwrap();
+        receive_all("test", &mut near, &mut header).unwrap();
         assert_eq!(&header, b"head");
-        let inside = receive_all("test", &near, &mut header).unwrap_err();
+        let inside = receive_all("test", &mut near, &mut header).unwrap_err();
         assert_eq!((inside.moved_bytes, inside.source.kind()), (1, io::ErrorKind::UnexpectedEof));
-        let between = receive_all("test", &near, &mut header).unwrap_err();
+        let between = receive_all("test", &mut near, &mut header).unwrap_err();
         assert_eq!((between.moved_bytes, between.remedy), (0, Remedy::Reconnect));
     }
 
@@ -249,15 +303,15 @@ mod tests {
     #[test]
     fn a_payload_waits_for_more_while_as_much_is_to_come() {
         let (near, far) = UnixStream::pair().unwrap();
-        let (near, far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
-        let ask = |payload: &mut Payload, by_waiting: bool| {
-            send_all("test", &far, &[1; 10], Boundary::Flush).unwrap();
+        let (mut near, mut far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
+        let mut ask = |payload: &mut Payload, by_waiting: bool| {
+            send_all("test", &mut far, &[1; 10], Boundary::Flush).unwrap();
             if by_waiting {
                 payload.wait(&near).unwrap();
-                receive_all("test", &near, &mut [0; 10]).unwrap();
+                receive_all("test", &mut near, &mut [0; 10]).unwrap();
                 payload.took(10);
             } else {
-                payload.receive(&near, &mut [0; 10]).unwrap();
+                payload.receive(&mut near, &mut [0; 10]).unwrap();
             }
             (payload.left_bytes, payload.waits_for_more)
         };
@@ -275,7 +329,7 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (far, _) = listener.accept().unwrap();
-        let (near, far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
+        let (mut near, mut far) = (Wire::Tcp(near.into()), Wire::Tcp(far.into()));
         let lens = [4 * WAKE - 1, 4 * WAKE, 9 * WAKE + 424];
         let windows = [WINDOW, WINDOW - 1];
         for (len, window) in lens.into_iter().flat_map(|len| windows.map(|window| (len, window))) {
@@ -284,7 +338,7 @@ mod tests {
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     for part in sent.chunks(WAKE as usize - 24) {
-                        send_all("test", &far, part, Boundary::Flush).unwrap();
+                        send_all("test", &mut far, part, Boundary::Flush).unwrap();
                         std::thread::sleep(std::time::Duration::from_millis(2));
                     }
                 });
@@ -293,14 +347,14 @@ mod tests {
                 let waits = len >= 4 * WAKE && window >= WINDOW;
                 assert_eq!(payload.waits_for_more, waits, "{len} bytes, a window of {window}");
                 for block in got.chunks_mut(200_000) {
-                    payload.receive(&near, block).unwrap();
+                    payload.receive(&mut near, block).unwrap();
                 }
                 payload.end(&near);
             });
             assert!(got == sent, "{len} bytes");
             // What is shorter than a sleeper waited for gets through again.
-            send_all("test", &far, b"head", Boundary::Flush).unwrap();
-            receive_all("test", &near, &mut [0; 4]).unwrap();
+            send_all("test", &mut far, b"head", Boundary::Flush).unwrap();
+            receive_all("test", &mut near, &mut [0; 4]).unwrap();
         }
     }
 }

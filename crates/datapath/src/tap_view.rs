@@ -159,7 +159,7 @@ impl TapView {
             if part.is_empty() {
                 return Err(progress.truncated("pread"));
             }
-            socket::send_whole(wire, part, Boundary::Flush)
+            socket::send_whole_to(wire.socket(), part, Boundary::Flush)
                 .map_err(|(_, error)| progress.wire("send", error))?;
             progress.moved_bytes += part.len() as u64;
         }

@@ -187,7 +187,7 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         tap: &mut Option<&mut dyn SpanTap>,
     ) -> Result<(), EngineError> {
         let scrap = &mut self.scrap[..run.len_bytes as usize];
-        timed(&mut self.times.receive_ns, || payload.receive(&self.wire, scrap))
+        timed(&mut self.times.receive_ns, || payload.receive(&mut self.wire, scrap))
             .map_err(|error| progress.wire("recv", error))?;
         if let Some(tap) = tap {
             timed(&mut self.times.digest_ns, || tap.see(scrap));
@@ -224,7 +224,7 @@ impl<Q: BlockQueue> WriteBehind<Q> {
         let slot = self.free.pop().expect("a slot was found free above");
         let len = run.len_bytes as usize;
         let bytes = &mut self.queue.slot_mut(slot)[..len];
-        let received = timed(&mut self.times.receive_ns, || payload.receive(&self.wire, bytes));
+        let received = timed(&mut self.times.receive_ns, || payload.receive(&mut self.wire, bytes));
         if let Err(error) = received {
             self.free.push(slot);
             return Err(progress.wire("recv", error));
@@ -292,7 +292,13 @@ impl<Q: BlockQueue> WriteBehind<Q> {
 
 impl<Q: BlockQueue> ReceiveEngine for WriteBehind<Q> {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
-        timed(&mut self.times.receive_ns, || socket::receive_all(self.engine, &self.wire, buffer))
+        timed(&mut self.times.receive_ns, || {
+            socket::receive_all(self.engine, &mut self.wire, buffer)
+        })
+    }
+
+    fn has_come(&mut self) -> Option<bool> {
+        self.wire.tls_receive_end().map(|end| end.has_come())
     }
 
     fn submit(
@@ -432,7 +438,8 @@ mod tests {
         let (near, far) = UnixStream::pair().unwrap();
         let content = content();
         let sending = std::thread::spawn(move || {
-            socket::send_all("test", &Wire::Tcp(far.into()), &content, Boundary::Flush).unwrap();
+            socket::send_all("test", &mut Wire::Tcp(far.into()), &content, Boundary::Flush)
+                .unwrap();
         });
         let queue = Failing { queue: WorkerThread::new("w", 2, 2 * PAGE).unwrap(), works, errno };
         let mut engine = WriteBehind::new("test", Wire::Tcp(near.into()), queue);

@@ -165,7 +165,7 @@ impl ZeroCopySends {
     }
 
     fn copy(&mut self, wire: &Wire, bytes: &[u8], times: &mut StageTimes) -> io::Result<usize> {
-        timed(&mut times.send_ns, || socket::send_whole(wire, bytes, Boundary::Flush))
+        timed(&mut times.send_ns, || socket::send_whole_to(wire.socket(), bytes, Boundary::Flush))
             .map_err(|(_, error)| error)?;
         if let Some(flight) = self.flights.back_mut() {
             flight.moved_bytes += bytes.len() as u64;

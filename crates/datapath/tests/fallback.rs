@@ -42,7 +42,7 @@ fn error(engine: &'static str, span: Option<&FileSpan>, moved_bytes: u64) -> Eng
 
 impl SendEngine for Faulty {
     fn send_bytes(&mut self, bytes: &[u8], boundary: Boundary) -> Result<(), EngineError> {
-        socket::send_all("faulty", &self.wire, bytes, boundary)
+        socket::send_all("faulty", &mut self.wire, bytes, boundary)
     }
 
     fn submit(
@@ -76,7 +76,7 @@ impl SendEngine for Faulty {
 
 impl ReceiveEngine for Faulty {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
-        socket::receive_all("faulty", &self.wire, buffer)
+        socket::receive_all("faulty", &mut self.wire, buffer)
     }
 
     fn submit(

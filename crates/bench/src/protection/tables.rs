@@ -260,7 +260,8 @@ mod tests {
             moved_bytes: 10,
             ..PushReport::default()
         };
-        Cell { way, target: Target::Null, runs: rates.iter().map(run).collect(), refused: None }
+        let runs = rates.iter().map(run).collect();
+        Cell { way, target: Target::Null, engine: None, runs, refused: None }
     }
 
     fn found(private: &[f64]) -> Found {

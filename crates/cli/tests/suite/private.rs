@@ -66,6 +66,35 @@ fn trees_and_large_files_arrive_pushed_and_pulled() {
     assert_no_temporaries(&place.path(""));
 }
 
+/// Past the page cache: the kernel encrypts where it has TLS, and else this process, in the memory
+/// that a block was read into, and into the memory that it is written from.
+#[test]
+fn engines_past_the_page_cache_move_private_files_and_their_streams_are_replaced() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--rekey-after", "5M"]).start(&place);
+    place.file(&place.source("data"), 33 * MIB + 4321);
+    let by_process = ktls::check(ktls::Version::Tls13, ktls::Cipher::Aes128Gcm).is_err();
+    for engine in ["direct", "io-uring"] {
+        let asked = words!["--protection", "private", "--span-size", "1M", "--rekey-after", "5M"];
+        let engines = words!["--send-engine", engine, "--receive-engine", engine];
+        let asked = [asked, engines].concat();
+        let push = [words![place.source("data"), server.url(engine)], asked.clone()].concat();
+        let pull = [words![server.url(engine), place.target("")], asked].concat();
+        for ran in [place.push(&push), place.pull(&pull)] {
+            let report = ran.ok();
+            let names = [&report["send_engine"], &report["receive_engine"]];
+            assert_eq!(names, [&Value::from(engine); 2], "{report}");
+            let because = report["chosen_because"].as_str().unwrap();
+            let says =
+                ["this process encrypts", "this process decrypts"].map(|it| because.contains(it));
+            assert_eq!(says, [by_process; 2], "{because}");
+            assert_eq!(report["resent_spans"], 0);
+        }
+        assert_same_files(&place.source("data"), &place.root(engine));
+        assert_same_files(&place.source("data"), &place.target(engine));
+    }
+}
+
 /// The kernel encrypts where it has TLS, and else this process.
 #[test]
 fn without_a_word_about_engines_it_works_too() {

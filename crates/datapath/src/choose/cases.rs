@@ -25,8 +25,10 @@ pub const LARGE_BYTES: u64 = 64 << 20;
 pub(super) enum SendCase {
     /// A pair of RDMA endpoints, whatever the source is.
     Fabric,
-    /// TLS in this process, whatever the source is.
+    /// TLS in this process, where the page cache gives the bytes.
     Tls,
+    /// TLS in this process, of a source that is read past the page cache.
+    TlsColdLargeOnDisk,
     Zeros,
     Unknown,
     Warm,
@@ -37,9 +39,10 @@ pub(super) enum SendCase {
 
 impl SendCase {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Fabric,
         Self::Tls,
+        Self::TlsColdLargeOnDisk,
         Self::Zeros,
         Self::Unknown,
         Self::Warm,
@@ -53,6 +56,7 @@ impl SendCase {
         match self {
             Self::Fabric => &["fabric"],
             Self::Tls => &["tls"],
+            Self::TlsColdLargeOnDisk => &["io-uring", "direct", "tls"],
             Self::Zeros | Self::Unknown | Self::Warm | Self::ColdSmall | Self::ColdElsewhere => {
                 &["sendfile", "splice", "read-write"]
             }
@@ -61,11 +65,15 @@ impl SendCase {
     }
 
     pub(super) fn of(facts: &SendFacts<'_>) -> Self {
-        match facts.wire {
-            WireKind::Fabric => return Self::Fabric,
-            WireKind::Tls => return Self::Tls,
-            WireKind::Tcp | WireKind::KernelTls => {}
+        match (facts.wire, Self::of_source(facts)) {
+            (WireKind::Fabric, _) => Self::Fabric,
+            (WireKind::Tls, Self::ColdLargeOnDisk) => Self::TlsColdLargeOnDisk,
+            (WireKind::Tls, _) => Self::Tls,
+            (WireKind::Tcp | WireKind::KernelTls, case) => case,
         }
+    }
+
+    fn of_source(facts: &SendFacts<'_>) -> Self {
         let file_system = match facts.source {
             Source::File(file_system) => file_system,
             Source::Zeros => return Self::Zeros,
@@ -101,7 +109,7 @@ impl SendCase {
             Self::ColdSmall => {
                 format!("the source is small ({size}) and {percent} % of it in the page cache")
             }
-            Self::ColdLargeOnDisk => format!(
+            Self::ColdLargeOnDisk | Self::TlsColdLargeOnDisk => format!(
                 "the source is large ({size}) on {place} and {percent} % of it in the page cache"
             ),
             Self::ColdElsewhere => format!(
@@ -116,8 +124,11 @@ impl SendCase {
 pub(super) enum ReceiveCase {
     /// A pair of RDMA endpoints, whatever the target is.
     Fabric,
-    /// TLS in this process, whatever the target is.
+    /// TLS in this process, where the page cache takes the bytes, or nothing does.
     Tls,
+    /// TLS in this process, onto a disk that is written past the page cache.
+    TlsDisk,
+    TlsBtrfs,
     Null,
     Small,
     /// A small transfer onto a disk, whose write-back begins with the first block.
@@ -134,9 +145,11 @@ pub(super) enum ReceiveCase {
 
 impl ReceiveCase {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Fabric,
         Self::Tls,
+        Self::TlsDisk,
+        Self::TlsBtrfs,
         Self::Null,
         Self::Small,
         Self::SmallDurable,
@@ -154,6 +167,8 @@ impl ReceiveCase {
         match self {
             Self::Fabric => &["fabric"],
             Self::Tls => &["tls"],
+            Self::TlsDisk => &["io-uring", "direct", "tls"],
+            Self::TlsBtrfs => &["direct", "tls"],
             Self::Null => &["discard", "read-write"],
             Self::Small => &["read-write"],
             // 1.03 to 1.06 times read-write on ext4 and xfs (1 MiB): pages that were just written
@@ -174,11 +189,16 @@ impl ReceiveCase {
     }
 
     pub(super) fn of(facts: &ReceiveFacts<'_>) -> Self {
-        match facts.wire {
-            WireKind::Fabric => return Self::Fabric,
-            WireKind::Tls => return Self::Tls,
-            WireKind::Tcp | WireKind::KernelTls => {}
+        match (facts.wire, Self::of_target(facts)) {
+            (WireKind::Fabric, _) => Self::Fabric,
+            (WireKind::Tls, Self::Disk) => Self::TlsDisk,
+            (WireKind::Tls, Self::Btrfs) => Self::TlsBtrfs,
+            (WireKind::Tls, _) => Self::Tls,
+            (WireKind::Tcp | WireKind::KernelTls, case) => case,
         }
+    }
+
+    fn of_target(facts: &ReceiveFacts<'_>) -> Self {
         let Target::File(file_system) = facts.target else { return Self::Null };
         if facts.size_bytes < LARGE_BYTES {
             let on_disk = matches!(file_system, FsKind::Ext | FsKind::Xfs);
@@ -223,12 +243,12 @@ impl ReceiveCase {
             Self::PageCacheDigested => {
                 format!("the page cache takes all {size} and the digest needs each byte anyway")
             }
-            Self::Disk => {
+            Self::Disk | Self::TlsDisk => {
                 let rotating = facts.rotational == Some(true);
                 let disk = if rotating { ", on a disk that says it rotates" } else { "" };
                 format!("{size} go to {place}{disk}")
             }
-            Self::Btrfs => "btrfs computes checksums while it writes".into(),
+            Self::Btrfs | Self::TlsBtrfs => "btrfs computes checksums while it writes".into(),
             Self::Elsewhere => format!("{place} may not write past the page cache"),
         }
     }

@@ -14,7 +14,7 @@ use crate::{
 pub static INFO: EngineInfo = EngineInfo {
     name: "direct",
     summary: "O_DIRECT by a thread that runs beside the stream; past the page cache",
-    wires: &[WireKind::Tcp, WireKind::KernelTls],
+    wires: &[WireKind::Tcp, WireKind::KernelTls, WireKind::Tls],
     align_bytes: ALIGN_BYTES as u32,
     spans_in_flight_max: 16,
     sees_bytes: true,

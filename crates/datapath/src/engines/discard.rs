@@ -71,7 +71,7 @@ impl Discard {
         while progress.left_bytes() > 0 {
             let want = progress.left_bytes().min(self.hot.len() as u64) as usize;
             let hot = &mut self.hot[..want];
-            timed(&mut self.times.receive_ns, || payload.receive(&self.wire, hot))
+            timed(&mut self.times.receive_ns, || payload.receive(&mut self.wire, hot))
                 .map_err(|error| progress.wire("recv", error))?;
             if let Some(tap) = tap.as_deref_mut() {
                 timed(&mut self.times.digest_ns, || tap.see(hot));
@@ -99,7 +99,7 @@ impl Discard {
 
 impl ReceiveEngine for Discard {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
-        timed(&mut self.times.receive_ns, || socket::receive_all(INFO.name, &self.wire, buffer))
+        timed(&mut self.times.receive_ns, || socket::receive_all(INFO.name, &mut self.wire, buffer))
     }
 
     fn submit(

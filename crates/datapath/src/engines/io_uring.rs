@@ -19,7 +19,7 @@ use crate::{
 pub static INFO: EngineInfo = EngineInfo {
     name: "io-uring",
     summary: "O_DIRECT at depth by io_uring; past the page cache",
-    wires: &[WireKind::Tcp, WireKind::KernelTls],
+    wires: &[WireKind::Tcp, WireKind::KernelTls, WireKind::Tls],
     align_bytes: ALIGN_BYTES as u32,
     spans_in_flight_max: 16,
     sees_bytes: true,

@@ -56,7 +56,7 @@ impl ReadSend {
 
     fn send_held(&mut self, boundary: Boundary) -> Result<(), (usize, io::Error)> {
         let held = &self.buffer[..std::mem::take(&mut self.held_bytes)];
-        timed(&mut self.times.send_ns, || socket::send_whole(&self.wire, held, boundary))
+        timed(&mut self.times.send_ns, || socket::send_whole(&mut self.wire, held, boundary))
     }
 
     /// Reads the next part of the span into the buffer, behind what is held there.
@@ -98,7 +98,7 @@ impl SendEngine for ReadSend {
         }
         if bytes.len() > self.buffer.len() {
             return timed(&mut self.times.send_ns, || {
-                socket::send_all(INFO.name, &self.wire, bytes, boundary)
+                socket::send_all(INFO.name, &mut self.wire, bytes, boundary)
             });
         }
         self.buffer[self.held_bytes..self.held_bytes + bytes.len()].copy_from_slice(bytes);

@@ -1,8 +1,8 @@
 //! TLS in this process: a file is read into records and encrypted there, and written out of them.
 //!
 //! Copies per byte: two on each side, as with read-write; encryption and decryption are done where
-//! the bytes lie. For hosts whose kernel has no TLS, whatever source and target are: the wire takes
-//! memory and no descriptor.
+//! the bytes lie. For hosts whose kernel has no TLS, where the page cache gives or takes the bytes:
+//! the wire takes memory and no descriptor. The engines past the page cache work on it too.
 
 use std::io::{self, IoSlice, IoSliceMut};
 

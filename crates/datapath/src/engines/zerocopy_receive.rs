@@ -171,7 +171,7 @@ impl ZerocopyReceive {
 
 impl ReceiveEngine for ZerocopyReceive {
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Result<(), EngineError> {
-        timed(&mut self.times.receive_ns, || socket::receive_all(INFO.name, &self.wire, buffer))
+        timed(&mut self.times.receive_ns, || socket::receive_all(INFO.name, &mut self.wire, buffer))
     }
 
     fn submit(

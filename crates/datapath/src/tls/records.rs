@@ -84,6 +84,13 @@ impl Direction {
     }
 }
 
+/// Bytes of a record around its content.
+#[derive(Debug)]
+pub struct Around {
+    pub header: [u8; HEADER_BYTES],
+    pub tail: [u8; 1 + TAG_BYTES],
+}
+
 /// Encrypts the records of one direction.
 pub struct Sealer(Direction);
 
@@ -117,6 +124,26 @@ impl Sealer {
         let sealed = sealed.map_err(|_| io::Error::other("the cipher failed"))?;
         tag.copy_from_slice(sealed.as_ref());
         Ok(())
+    }
+
+    /// Encrypts the content of a record where it lies; what stands before and behind it on the wire
+    /// is returned: the header, and the encrypted type of the content with the tag.
+    ///
+    /// # Errors
+    /// If this key has protected all that it may.
+    ///
+    /// # Panics
+    /// If the content is empty, or more than a record holds.
+    pub fn seal_apart(&mut self, content: &mut [u8]) -> io::Result<Around> {
+        assert!((1..=CONTENT_BYTES_MAX).contains(&content.len()), "a record of another length");
+        let nonce = self.0.next_nonce()?;
+        let header = header_of(content.len() + 1 + TAG_BYTES);
+        let mut tail = [0; 1 + TAG_BYTES];
+        let kind = [ContentType::ApplicationData.number()];
+        let sealed =
+            self.0.key.seal_in_place_scatter(nonce, Aad::from(&header), content, &kind, &mut tail);
+        sealed.map_err(|_| io::Error::other("the cipher failed"))?;
+        Ok(Around { header, tail })
     }
 
     /// Makes one record of a few bytes.
@@ -179,18 +206,48 @@ impl Opener {
         let nonce = self.0.next_nonce()?;
         let (header, body) = record.split_at_mut(HEADER_BYTES);
         let opened = self.0.key.open_in_place(nonce, Aad::from(&*header), body);
-        let opened = opened.map_err(|_| invalid("a record was changed on its way"))?;
-        // Behind the content is its type, then zeros (RFC 8446, 5.4).
-        let type_at = opened.iter().rposition(|byte| *byte != 0);
-        let type_at = type_at.ok_or_else(|| invalid("a record without content"))?;
-        let content = ContentType::of(opened[type_at])
-            .ok_or_else(|| invalid("a record of a content that TLS 1.3 has not"))?;
-        if type_at > CONTENT_BYTES_MAX {
-            return Err(invalid("a record of more than 16384 bytes"));
-        }
-        Ok((content, type_at))
+        content_of(opened.map_err(|_| invalid(CHANGED))?)
+    }
+
+    /// Decrypts a whole record to the beginning of `out`, which holds all that is encrypted in it:
+    /// [`inner_bytes`] of it, more than its content. Says the content's type and length.
+    ///
+    /// # Errors
+    /// As [`Self::open`].
+    ///
+    /// # Panics
+    /// If the record is shorter than any, or there is no room for it.
+    pub fn open_to(&mut self, record: &[u8], out: &mut [u8]) -> io::Result<(ContentType, usize)> {
+        assert!(record.len() >= OVERHEAD_BYTES, "a record shorter than any");
+        let nonce = self.0.next_nonce()?;
+        let out = &mut out[..inner_bytes(record.len())];
+        let (header, body) = record.split_at(HEADER_BYTES);
+        let (inner, tag) = body.split_at(out.len());
+        let opened = self.0.key.open_separate_gather(nonce, Aad::from(header), inner, tag, out);
+        opened.map_err(|_| invalid(CHANGED))?;
+        content_of(out)
     }
 }
+
+/// Bytes that are encrypted in a record of this length: its content, its type and padding.
+#[must_use]
+pub const fn inner_bytes(record_bytes: usize) -> usize {
+    record_bytes - HEADER_BYTES - TAG_BYTES
+}
+
+/// Type and length of a content: behind it is its type, then zeros (RFC 8446, 5.4).
+fn content_of(inner: &[u8]) -> io::Result<(ContentType, usize)> {
+    let type_at = inner.iter().rposition(|byte| *byte != 0);
+    let type_at = type_at.ok_or_else(|| invalid("a record without content"))?;
+    let content = ContentType::of(inner[type_at])
+        .ok_or_else(|| invalid("a record of a content that TLS 1.3 has not"))?;
+    if type_at > CONTENT_BYTES_MAX {
+        return Err(invalid("a record of more than 16384 bytes"));
+    }
+    Ok((content, type_at))
+}
+
+const CHANGED: &str = "a record was changed on its way";
 
 pub(super) fn invalid(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)

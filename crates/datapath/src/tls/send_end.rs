@@ -1,6 +1,9 @@
-//! The end of a wire of TLS that sends: bytes are gathered in records, and go when these are full.
+//! The end of a wire of TLS that sends: bytes are gathered in records, or encrypted where they lie.
 
-use std::{io, os::fd::OwnedFd};
+use std::{
+    io::{self, IoSlice},
+    os::fd::OwnedFd,
+};
 
 use super::records::{
     CONTENT_BYTES_MAX, ContentType, HEADER_BYTES, OVERHEAD_BYTES, RECORD_BYTES, Sealer,
@@ -69,6 +72,39 @@ impl SendEnd {
             bytes = &bytes[fits..];
         }
         Ok(())
+    }
+
+    /// Encrypts bytes where they lie and sends them, behind those that are held; says how many were
+    /// encrypted before the error.
+    ///
+    /// # Errors
+    /// As [`Self::flush`].
+    pub(crate) fn send_in_place(
+        &mut self,
+        bytes: &mut [u8],
+        boundary: Boundary,
+    ) -> Result<(), (usize, io::Error)> {
+        self.flush(Boundary::MoreFollows).map_err(|error| (0, error))?;
+        let mut sent = 0;
+        let count = bytes.len().div_ceil(RECORDS * CONTENT_BYTES_MAX);
+        for (at, run) in bytes.chunks_mut(RECORDS * CONTENT_BYTES_MAX).enumerate() {
+            let boundary = if at + 1 == count { boundary } else { Boundary::MoreFollows };
+            self.send_run(run, boundary).map_err(|error| (sent, error))?;
+            sent += run.len();
+        }
+        Ok(())
+    }
+
+    /// Encrypts and sends as many records as go in one call.
+    fn send_run(&mut self, run: &mut [u8], boundary: Boundary) -> io::Result<()> {
+        let seal = |content: &mut [u8]| self.sealer.seal_apart(content);
+        let around = run.chunks_mut(CONTENT_BYTES_MAX).map(seal).collect::<io::Result<Vec<_>>>()?;
+        let parts = around.iter().zip(run.chunks(CONTENT_BYTES_MAX));
+        let mut parts: Vec<_> = parts
+            .flat_map(|(around, content)| [&around.header[..], content, &around.tail])
+            .map(IoSlice::new)
+            .collect();
+        socket::send_parts(&self.socket, &mut parts, boundary)
     }
 
     /// Encrypts and sends what is held.

@@ -131,7 +131,7 @@ impl SourceWatch {
     #[must_use]
     pub fn new(host: &Arc<Host>, wire: WireKind, digest: bool, chosen: &Chosen) -> Option<Self> {
         let suits = chosen.candidates.first().filter(|_| !chosen.forced)?;
-        let has_choice = matches!(wire, WireKind::Tcp | WireKind::KernelTls);
+        let has_choice = wire != WireKind::Fabric;
         let (host, looked_at, window_bytes, cached_bytes) = (host.clone(), None, 0, 0);
         has_choice.then_some(Self {
             host,
@@ -667,7 +667,7 @@ mod tests {
         for (wire, has_choice) in [
             (WireKind::Tcp, true),
             (WireKind::KernelTls, true),
-            (WireKind::Tls, false),
+            (WireKind::Tls, true),
             (WireKind::Fabric, false),
         ] {
             assert_eq!(

@@ -47,7 +47,8 @@ const SERVER_NAME: &str = "haul";
 pub enum By {
     /// Kernel TLS: a file goes into the socket by sendfile(2) as without TLS.
     Kernel,
-    /// This process, in the engine `tls`.
+    /// This process, above a wire that takes memory: in the engine `tls`, or in one past the page
+    /// cache.
     Process,
 }
 

@@ -31,15 +31,13 @@ pub fn wire(
     Ok((wire, engines))
 }
 
-/// Engines that work on this wire: those chosen, or the one that always does.
+/// Engines that work on this wire: those chosen, and last the one that always does.
 fn engines_for(wire: WireKind, chosen: &[&'static EngineInfo]) -> Vec<&'static EngineInfo> {
     let mut engines: Vec<_> =
         chosen.iter().copied().filter(|engine| engine.wires.contains(&wire)).collect();
-    if engines.is_empty() {
-        engines.push(match wire {
-            WireKind::Tls => &engines::tls::INFO,
-            _ => &engines::read_write::INFO,
-        });
+    let last = if wire == WireKind::Tls { &engines::tls::INFO } else { &engines::read_write::INFO };
+    if engines.last().is_none_or(|engine| engine.name != last.name) {
+        engines.push(last);
     }
     engines
 }
