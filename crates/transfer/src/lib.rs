@@ -125,6 +125,7 @@ pub use client::{
     listing::{Depth, Entry, EntryKind, list},
     pull, push,
 };
+pub use constants::SOFTWARE;
 pub use descriptors::raise_open_files_limit;
 pub use engine::{Engine, UnknownName};
 pub use file_options::{FileOptions, IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal};

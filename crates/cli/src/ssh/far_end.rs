@@ -8,9 +8,7 @@
 use super::{
     channels::Channels,
     frame,
-    messages::{
-        Answer, Come, EncodedPath, Order, Refusal, Request, SOFTWARE, Start, THROUGH, VERSION,
-    },
+    messages::{Answer, Come, EncodedPath, Order, Refusal, Request, Start, THROUGH, VERSION},
     paths::Places,
     ports::{ANY_FREE_PORT, Ports},
     problem, reverse,
@@ -18,8 +16,8 @@ use super::{
 };
 use haul_scratch::leftovers::OwnDirectory;
 use haul_transfer::{
-    Inlet, Interrupt, NewToken, Problem, ServeOptions, ServeRoot, ServedRoot, Server, ServerEvent,
-    StateDirectory,
+    Inlet, Interrupt, NewToken, Problem, SOFTWARE, ServeOptions, ServeRoot, ServedRoot, Server,
+    ServerEvent, StateDirectory,
 };
 use std::{
     io::{self, IsTerminal, Read, Write},

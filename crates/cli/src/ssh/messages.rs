@@ -3,15 +3,13 @@
 //! Fields that a reader does not know are skipped, so that newer ends can say more.
 
 use super::{ports::Ports, send_order::SendOrder};
-use haul_transfer::{HaulUrl, Problem, Rights};
+use haul_transfer::{HaulUrl, Problem, Rights, SOFTWARE};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
 /// Version of these messages; an end that needs more than the other can refuses it.
 pub const VERSION: u32 = 1;
-/// Name and version of this program.
-pub const SOFTWARE: &str = concat!("haul ", env!("CARGO_PKG_VERSION"));
 
 /// Byte by which the near end says, behind its request, that it is through.
 pub const THROUGH: u8 = b'.';

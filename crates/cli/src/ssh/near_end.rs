@@ -10,9 +10,7 @@ use super::{
     frame::{self, FrameError, NOISE_BYTES_MAX},
     install::Installer,
     login::Login,
-    messages::{
-        Answer, EncodedPath, Lacks, Order, Purpose, Request, SOFTWARE, Start, THROUGH, VERSION,
-    },
+    messages::{Answer, EncodedPath, Lacks, Order, Purpose, Request, Start, THROUGH, VERSION},
     ports::Ports,
     problem,
     program::SshProgram,
@@ -22,7 +20,8 @@ use super::{
     ways::{ThroughSsh, Way},
 };
 use haul_transfer::{
-    Connector, Event, HaulUrl, Interrupt, Name, Problem, Proxy, Report, Side, Token, TransferError,
+    Connector, Event, HaulUrl, Interrupt, Name, Problem, Proxy, Report, SOFTWARE, Side, Token,
+    TransferError,
     internals::{connect_by_proxy, connect_to_first},
 };
 use std::{

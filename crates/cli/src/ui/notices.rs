@@ -2,7 +2,7 @@
 
 use super::units;
 use haul_report::printable::printable;
-use haul_transfer::{Event, FileEnded, FileStatus, Lag, Name, Problem, Side};
+use haul_transfer::{Event, FileEnded, FileStatus, Lag, Name, Problem, SOFTWARE, Side};
 use std::collections::HashSet;
 
 /// Most fallbacks that are remembered so that they are said once.
@@ -208,8 +208,12 @@ pub fn lag_text(lag: &Lag) -> String {
 #[must_use]
 pub fn session_line(event: &Event) -> Option<String> {
     let Event::Session(session) = event else { return None };
+    let other = match &*session.server_software {
+        "" | SOFTWARE => String::new(),
+        other => format!(", {} where this is {SOFTWARE}", printable(other)),
+    };
     Some(format!(
-        "session {} with {}: {} ({}), {}, round trip {}",
+        "session {} with {}{other}: {} ({}), {}, round trip {}",
         session.session.get(..8).unwrap_or(&session.session),
         session.server,
         session.protection,
@@ -226,6 +230,22 @@ fn round_trip(rtt_us: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_transfer::SessionOpened;
+
+    #[test]
+    fn a_server_of_another_version_is_told_as_that() {
+        let with = |software: &str| {
+            let mut session = SessionOpened::default();
+            session.server = "dtn1:7117".into();
+            session.server_software = software.into();
+            session_line(&Event::Session(session)).unwrap()
+        };
+        assert!(with(SOFTWARE).starts_with("session  with dtn1:7117: "));
+        assert_eq!(with(""), with(SOFTWARE));
+        let told = format!("session  with dtn1:7117, haul 9 where this is {SOFTWARE}: ");
+        assert!(with("haul 9").starts_with(&told));
+        assert!(!with("haul \x1b[31m").contains('\x1b'));
+    }
 
     #[test]
     fn a_file_that_a_later_session_brings_has_not_failed() {

@@ -82,8 +82,10 @@ fn engines_past_the_page_cache_move_private_files_and_their_streams_are_replaced
         let pull = [words![server.url(engine), place.target("")], asked].concat();
         for ran in [place.push(&push), place.pull(&pull)] {
             let report = ran.ok();
-            let names = [&report["send_engine"], &report["receive_engine"]];
-            assert_eq!(names, [&Value::from(engine); 2], "{report}");
+            // Where the file system has no O_DIRECT, another engine goes on behind a plus sign.
+            for side in ["send_engine", "receive_engine"] {
+                assert!(report[side].as_str().unwrap().starts_with(engine), "{report}");
+            }
             let because = report["chosen_because"].as_str().unwrap();
             let says =
                 ["this process encrypts", "this process decrypts"].map(|it| because.contains(it));

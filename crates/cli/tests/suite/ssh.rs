@@ -9,10 +9,12 @@ use crate::harness::{
 use haul_testkit::skip::skip;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
-    ffi::OsString,
+    ffi::{OsStr, OsString},
     fs,
+    io::{Read, Write},
     net::TcpListener,
     os::unix::{ffi::OsStringExt, process::CommandExt},
+    process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::Duration,
 };
@@ -163,6 +165,87 @@ fn a_key_that_is_refused_and_a_host_that_is_unknown_are_told() {
     let ran = sshd.run(&place, &words!["ls", "gone:"]);
     ran.refused(&["ssh to gone failed", "could not resolve", "./NAME"]);
     drop(sshd);
+}
+
+/// A terminal of script(1), in which a command runs that asks.
+struct Terminal {
+    script: Child,
+    said: Vec<u8>,
+}
+
+impl Terminal {
+    /// Runs haul's words; `None` and a skipped test where there is no script(1).
+    fn start(place: &Place, words: &[OsString]) -> Option<Self> {
+        let quoted = |word: &OsString| format!("'{}'", word.to_str().unwrap());
+        let words: Vec<_> = words.iter().map(quoted).collect();
+        let line = format!("{} {}", env!("CARGO_BIN_EXE_haul"), words.join(" "));
+        let mut command = place.command(&words![]);
+        let environment: Vec<_> =
+            command.get_envs().map(|(k, v)| (k.to_owned(), v.map(OsStr::to_owned))).collect();
+        command = Command::new("/usr/bin/script");
+        command.args(["-qefc", &line, "/dev/null"]).env_clear().current_dir(place.path(""));
+        command.envs(environment.into_iter().filter_map(|(key, value)| Some((key, value?))));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        match command.spawn() {
+            Ok(script) => Some(Self { script, said: Vec::new() }),
+            Err(error) => {
+                skip("script (bsdutils)", error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Waits for a question and answers it.
+    fn answer(&mut self, question: &str, answer: &str) {
+        let out = self.script.stdout.as_mut().unwrap();
+        let mut part = [0; 4096];
+        while !self.said.windows(question.len()).any(|words| words == question.as_bytes()) {
+            let got = out.read(&mut part).unwrap();
+            assert!(got > 0, "no {question:?}: {}", String::from_utf8_lossy(&self.said));
+            self.said.extend_from_slice(&part[..got]);
+        }
+        self.script.stdin.as_mut().unwrap().write_all(answer.as_bytes()).unwrap();
+    }
+
+    /// Waits for the end; says what stood on the terminal.
+    fn finish(mut self) -> (ExitStatus, String) {
+        let mut out = self.script.stdout.take().unwrap();
+        out.read_to_end(&mut self.said).unwrap();
+        let status = self.script.wait().unwrap();
+        (status, String::from_utf8_lossy(&self.said).into_owned())
+    }
+}
+
+#[test]
+fn what_ssh_asks_is_asked_at_the_terminal() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    place.file(&place.source("a"), 100_000);
+    let config = place.path("ssh_config");
+    let text = fs::read_to_string(&config).unwrap();
+    let asks = text.replace("HostKeyChecking yes", "HostKeyChecking ask");
+    fs::write(&config, asks.replace("BatchMode yes", "BatchMode no")).unwrap();
+    fs::write(place.path("known_hosts"), "").unwrap();
+    let mut lock = Command::new("ssh-keygen");
+    lock.args(["-q", "-p", "-P", "", "-N", "open sesame", "-f"]).arg(place.path("user_key"));
+    assert!(lock.stdin(Stdio::null()).output().unwrap().status.success());
+    let words = sshd.words(&words!["push", place.source("a"), there("a")]);
+    let Some(mut terminal) = Terminal::start(&place, &words) else { return };
+    terminal.answer("continue connecting", "yes\n");
+    terminal.answer("passphrase", "open sesame\n");
+    let (status, said) = terminal.finish();
+    assert!(status.success(), "{said}");
+    assert_same_files(&place.source("a"), &sshd.home("a"));
+    assert!(fs::read_to_string(place.path("known_hosts")).unwrap().contains("ssh-ed25519"));
+    assert!(!said.contains("sesame"), "{said}");
+    // A host key that is another one is no question.
+    let other = place.path("user_key.pub");
+    fs::write(place.path("known_hosts"), format!("{HOST} {}", fs::read_to_string(other).unwrap()))
+        .unwrap();
+    let Some(terminal) = Terminal::start(&place, &words) else { return };
+    let (status, said) = terminal.finish();
+    assert_eq!(status.code(), Some(2), "{said}");
+    assert!(said.to_lowercase().contains("host key verification failed"), "{said}");
 }
 
 /// `command="haul serve --over-ssh DIR"` of authorized_keys(5): a key for one directory.
