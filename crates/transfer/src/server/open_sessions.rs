@@ -7,7 +7,7 @@ use crate::{
     locks::{Lock, lock, rank},
     session::streams::Streams,
 };
-use haul_protocol::{StreamId, frame::Preface};
+use haul_protocol::{StreamId, frame::Preface, limits::DATA_KEYS_BYTES};
 use std::{
     collections::BTreeMap,
     net::TcpStream,
@@ -29,11 +29,23 @@ pub struct Entry {
 }
 
 /// All sessions of a server, by their numbers.
-#[derive(Default)]
 pub struct Sessions {
     pub open: BTreeMap<[u8; 16], Entry>,
     pub ended_for_good: bool,
     pub cut_off_at: Option<Instant>,
+    /// Keys that stand in for those of a session that is not there.
+    nobodys: SessionKeys,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            open: BTreeMap::new(),
+            ended_for_good: false,
+            cut_off_at: None,
+            nobodys: SessionKeys::from_bytes(&[0; DATA_KEYS_BYTES]),
+        }
+    }
 }
 
 impl Sessions {
@@ -66,11 +78,14 @@ impl Sessions {
     }
 
     /// Gives a data connection to its session.
+    ///
+    /// A MAC is computed and compared whether or not there is such a session, so that the time
+    /// until a stranger is turned away does not tell.
     pub fn attach(&self, preface: &Preface, socket: TcpStream) -> Result<(), NotLetIn> {
-        let entry = self.open.get(&preface.session).ok_or(NotLetIn::UnknownStream)?;
-        if !entry.keys.verify_preface(preface) {
-            return Err(NotLetIn::UnknownStream);
-        }
+        let named = self.open.get(&preface.session);
+        let keys = named.map_or(&self.nobodys, |entry| &*entry.keys);
+        let is_signed = keys.verify_preface(preface);
+        let entry = named.filter(|_| is_signed).ok_or(NotLetIn::UnknownStream)?;
         // Twice the agreed number: some may be about to end while others replace them.
         if !entry.streams.claim(preface.stream, entry.streams_granted * 2) {
             return Err(NotLetIn::StreamTooMany);
@@ -100,5 +115,51 @@ impl Drop for Place<'_> {
         }
         drop(sessions);
         entry.streams.shut_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::waker::Waker;
+    use std::net::TcpListener;
+
+    const KEYS: [u8; DATA_KEYS_BYTES] = [7; DATA_KEYS_BYTES];
+
+    fn entry() -> (Entry, mpsc::Receiver<(StreamId, TcpStream)>) {
+        let (attach, attached) = mpsc::channel();
+        let entry = Entry {
+            transfer: [1; 16],
+            token_id: String::new(),
+            keys: Arc::new(SessionKeys::from_bytes(&KEYS)),
+            attach,
+            streams: Streams::new(Waker::new().unwrap()),
+            streams_granted: 1,
+            interrupt: Interrupt::default(),
+            is_probe: false,
+        };
+        (entry, attached)
+    }
+
+    /// The keys that stand in for those of a session that is not there are known to all.
+    #[test]
+    fn a_preface_under_the_keys_that_stand_in_opens_nothing() {
+        let mut sessions = Sessions::default();
+        let (one, attached) = entry();
+        sessions.insert([1; 16], one);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let standing_in = SessionKeys::from_bytes(&[0; DATA_KEYS_BYTES]);
+        let own = SessionKeys::from_bytes(&KEYS);
+        let id = StreamId(0);
+        for session in [[1; 16], [2; 16], [0; 16]] {
+            let refused = sessions.attach(&standing_in.sign_preface(id, session), connect());
+            assert!(matches!(refused, Err(NotLetIn::UnknownStream)), "{session:?}");
+        }
+        let elsewhere = sessions.attach(&own.sign_preface(id, [2; 16]), connect());
+        assert!(matches!(elsewhere, Err(NotLetIn::UnknownStream)));
+        assert!(attached.try_recv().is_err());
+        sessions.attach(&own.sign_preface(id, [1; 16]), connect()).unwrap();
+        assert!(attached.try_recv().is_ok());
     }
 }

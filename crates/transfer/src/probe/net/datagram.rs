@@ -1,5 +1,6 @@
 //! Datagrams of a probe: their header, and what their numbers tell a receiver.
 
+use crate::token::same_secret;
 use haul_protocol::StreamId;
 use std::collections::VecDeque;
 
@@ -60,7 +61,7 @@ impl Header {
     #[must_use]
     pub fn decode(datagram: &[u8], key: &[u8; KEY_BYTES]) -> Option<Self> {
         let bytes = datagram.first_chunk::<HEADER_BYTES>()?;
-        if bytes[..KEY_BYTES] != key[..] || bytes[17..20] != [0; 3] {
+        if !same_secret(&bytes[..KEY_BYTES], key) || bytes[17..20] != [0; 3] {
             return None;
         }
         let number = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
