@@ -54,6 +54,7 @@ mod rdma;
 mod rdma_probe;
 mod reading_ahead;
 mod recordings;
+mod rights;
 mod screens;
 mod second_look;
 mod serving;

@@ -202,10 +202,14 @@ impl Server {
         let purpose = purpose.as_ref().map(|purpose| &purpose[..]);
         let needs = rights::needed(open);
         let grant = self.state.authorize(&open.token_secret.0, &self.served, purpose, &needs);
-        // No token would help then, so that its rights are no matter.
+        // No token would help then, so that its rights are no matter. Who has none for what is
+        // served is not told.
         let is_let_in = match &grant {
             Ok(_) => true,
-            Err(fault) => fault.code == FaultCode::RightMissing,
+            Err(fault) => {
+                fault.code == FaultCode::RightMissing
+                    && self.state.look_at(&open.token_secret.0, &self.served, &[]).is_ok()
+            }
         };
         if is_let_in && self.options.read_only && rights::changes_files(&needs) {
             let what = "the server is read-only";
