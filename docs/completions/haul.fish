@@ -392,7 +392,7 @@ complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_sub
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
-complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
+complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "revoke" -d 'Revokes a token: it is refused from now on, and its sessions end'
 complete -c haul -n "__fish_haul_using_subcommand token; and not __fish_seen_subcommand_from new list revoke help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l for -d 'The served directory that it opens, or `null:`; without it the one that was served so far' -r -F
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from new" -l root -d 'Directory below the served one that it is limited to, which must exist' -r -F
@@ -419,7 +419,7 @@ complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from revoke" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
-complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
+complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "revoke" -d 'Revokes a token: it is refused from now on, and its sessions end'
 complete -c haul -n "__fish_haul_using_subcommand token; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand probe; and not __fish_seen_subcommand_from disk net path help" -s V -l version -d 'Print version'
@@ -715,7 +715,7 @@ complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subc
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from media" -f -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'
-complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on'
+complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "revoke" -d 'Revokes a token: it is refused from now on, and its sessions end'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "disk" -d 'Measures how fast a disk is written and read, for how long, and how best'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "net" -d 'Measures the network to a server, memory to memory'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from probe" -f -a "path" -d 'Finds out what limits a transfer from SOURCE to a server\'s directory'

@@ -4,6 +4,7 @@ mod data_keys;
 mod doorman;
 pub mod event;
 mod inlet;
+mod lost_rights;
 mod not_let_in;
 mod open_sessions;
 mod probes;
@@ -43,7 +44,7 @@ use std::{
     os::fd::AsFd,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     path::{Path, PathBuf},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, atomic::Ordering, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -58,6 +59,8 @@ const ONCE_LINGER: Duration = Duration::from_secs(60);
 const BACKLOG: i32 = 4096;
 /// Pause after an error of accept(2), so that one that lasts costs no processor.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
+/// Stack of the thread that watches the tokens.
+const WATCH_STACK_BYTES: usize = 256 << 10;
 /// Pause until some of the connections that made room have ended.
 const CROWD_PAUSE: Duration = Duration::from_millis(1);
 
@@ -206,7 +209,16 @@ impl Server {
         interrupt: &Interrupt,
         on_event: &(dyn Fn(ServerEvent) + Sync),
     ) -> Result<(), Problem> {
+        let (goes_on, over) = mpsc::channel();
         let result = thread::scope(|scope| {
+            // It goes when `goes_on` does.
+            let watch = move || self.watch_tokens(&over);
+            let builder = thread::Builder::new().name("haul-tokens".into());
+            builder.stack_size(WATCH_STACK_BYTES).spawn_scoped(scope, watch).map_err(|error| {
+                let needs = "a thread that watches the tokens";
+                problem("the server cannot run", needs, &error.to_string(), "see ulimit -u")
+            })?;
+            let _goes_on = goes_on;
             let mut threads = Threads::default();
             let accept = || loop {
                 if interrupt.load(Ordering::Relaxed) || self.is_over() {

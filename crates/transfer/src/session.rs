@@ -21,6 +21,7 @@ pub mod rdma;
 pub mod receiving;
 pub mod reported;
 mod resumed;
+pub mod right_lost;
 pub mod role;
 pub mod sending;
 pub mod stages;

@@ -3,6 +3,7 @@
 //! Mode 0700; files are replaced whole, so a reader never sees half of one. Secrets are kept as
 //! SHA-256 only, but for the token that `haul serve` prints again at each start.
 
+mod seen_tokens;
 mod token_record;
 
 use crate::{
@@ -24,6 +25,7 @@ use std::{
 };
 use token_record::{StoredToken, now_s};
 
+pub(crate) use seen_tokens::SeenTokens;
 pub use token_record::TokenRecord;
 
 /// The rights and limits of a new token.
@@ -235,8 +237,12 @@ impl StateDirectory {
         Ok(self.stored_tokens()?.iter().map(StoredToken::record).collect())
     }
 
+    fn tokens_path(&self) -> PathBuf {
+        self.path.join("tokens.json")
+    }
+
     fn stored_tokens(&self) -> Result<Vec<StoredToken>, Problem> {
-        let path = self.path.join("tokens.json");
+        let path = self.tokens_path();
         let text = match std::fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -328,22 +334,8 @@ impl StateDirectory {
         let tokens = self.stored_tokens().map_err(|problem| state_fault(&problem))?;
         let mut known =
             tokens.into_iter().filter(|t| same_secret(t.secret_hash.as_bytes(), hash.as_bytes()));
-        let Some(record) = known.next() else {
-            let hint = "copy the whole URL that `haul serve` or `haul token new` printed";
-            let what = "the server does not know the token";
-            return Err(token_fault(message::FaultCode::TokenWrong, what, hint));
-        };
-        match record.record().status() {
-            "revoked" => {
-                let code = message::FaultCode::TokenRevoked;
-                return Err(token_fault(code, "the token was revoked", ASK_AGAIN));
-            }
-            "expired" => {
-                let code = message::FaultCode::TokenExpired;
-                return Err(token_fault(code, "the token has expired", ASK_AGAIN));
-            }
-            _ => {}
-        }
+        let Some(record) = known.next() else { return Err(unknown()) };
+        check_good(&record.record())?;
         check_root(&record, served)?;
         let used_for = record.used_for.as_ref().zip(purpose);
         if record.used_up || used_for.is_some_and(|(used, purpose)| *used != hex(purpose)) {
@@ -461,6 +453,21 @@ const ASK_AGAIN: &str = "ask for a new one (`haul token new` on the server)";
 
 fn token_fault(code: message::FaultCode, what: &str, hint: &str) -> message::Fault {
     message::Fault::new(code, message::Side::Unknown, what).hint(hint)
+}
+
+fn unknown() -> message::Fault {
+    let hint = "copy the whole URL that `haul serve` or `haul token new` printed";
+    token_fault(message::FaultCode::TokenWrong, "the server does not know the token", hint)
+}
+
+/// Fails for a token that was revoked, or whose time is over.
+fn check_good(record: &TokenRecord) -> Result<(), message::Fault> {
+    let (code, what) = match record.status() {
+        "revoked" => (message::FaultCode::TokenRevoked, "the token was revoked"),
+        "expired" => (message::FaultCode::TokenExpired, "the token has expired"),
+        _ => return Ok(()),
+    };
+    Err(token_fault(code, what, ASK_AGAIN))
 }
 
 /// Fails for a token that is not for what is served. The client is not told what that is.

@@ -78,7 +78,7 @@ pub struct LowTokenList {
     pub state: LowState,
 }
 
-/// Revokes a token: it is refused from now on
+/// Revokes a token: it is refused from now on, and its sessions end
 #[derive(Debug, Args)]
 pub struct LowTokenRevoke {
     /// The id that `haul token list` shows, or its first digits

@@ -55,6 +55,7 @@ mod rdma_probe;
 mod reading_ahead;
 mod recordings;
 mod rights;
+mod rights_lost;
 mod screens;
 mod second_look;
 mod serving;

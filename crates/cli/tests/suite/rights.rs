@@ -3,6 +3,7 @@
 //! The rows are the protocol's own list of messages: one without a row does not compile. The
 //! columns are the ways to lack a right. Whatever is said, and whether or not the thing is there,
 //! the answer is one and the same refusal, nothing is written, and neither byte nor name leaves.
+//! rights_lost.rs has the rights that end in mid-session, and those of other sessions.
 //!
 //! Shown elsewhere, and not tried again here: the words of the program for each kind of token
 //! (bad_input.rs), what a session tells by its rights (hostile_rights.rs), frames and MACs that are
@@ -40,7 +41,7 @@ const NAMES: [&[u8]; 2] = [b"there", b"nowhere"];
 
 /// Side of a session that may say a message (SPEC 4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum By {
+pub enum By {
     /// A client, where a session begins.
     Opening,
     Server,
@@ -55,11 +56,11 @@ enum By {
 /// has a row for "any other": a message that the protocol gets does not compile without its own.
 macro_rules! rows {
     (|$name:ident| $($kind:ident by $by:ident: $specimen:expr;)*) => {
-        fn every_message($name: &[u8]) -> Vec<Message> {
+        pub fn every_message($name: &[u8]) -> Vec<Message> {
             vec![$(Message::$kind($specimen)),*]
         }
 
-        fn said_by(message: &Message) -> By {
+        pub fn said_by(message: &Message) -> By {
             match message {
                 $(Message::$kind(_) => By::$by,)*
             }

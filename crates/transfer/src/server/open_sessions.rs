@@ -5,9 +5,9 @@ use crate::{
     Interrupt,
     digest::SessionKeys,
     locks::{Lock, lock, rank},
-    session::streams::Streams,
+    session::{right_lost::RightLost, streams::Streams},
 };
-use haul_protocol::{StreamId, frame::Preface, limits::DATA_KEYS_BYTES};
+use haul_protocol::{StreamId, frame::Preface, limits::DATA_KEYS_BYTES, message::Fault};
 use std::{
     collections::BTreeMap,
     net::TcpStream,
@@ -24,6 +24,8 @@ pub struct Entry {
     pub streams: Arc<Streams>,
     pub streams_granted: u64,
     pub interrupt: Interrupt,
+    /// The reason why the token is good no more, once it is not.
+    pub right_lost: RightLost,
     /// Whether the session is a probe and moves no files.
     pub is_probe: bool,
 }
@@ -77,6 +79,24 @@ impl Sessions {
         }
     }
 
+    /// Ends those of these sessions whose token is good no more: no stream of theirs moves another
+    /// byte, whatever their clients do, and their threads tell the fault.
+    pub fn end_without_right(
+        &self,
+        sessions: &[[u8; 16]],
+        fault_of: impl Fn(&str) -> Option<Fault>,
+    ) {
+        for entry in sessions.iter().filter_map(|session| self.open.get(session)) {
+            let Some(fault) = fault_of(&entry.token_id) else { continue };
+            entry.right_lost.set(fault);
+            if entry.is_probe {
+                entry.interrupt.store(true, Ordering::Relaxed);
+            }
+            entry.streams.shut_all();
+            entry.streams.wake();
+        }
+    }
+
     /// Gives a data connection to its session.
     ///
     /// A MAC is computed and compared whether or not there is such a session, so that the time
@@ -122,21 +142,23 @@ impl Drop for Place<'_> {
 mod tests {
     use super::*;
     use crate::transport::waker::Waker;
+    use haul_protocol::message::{FaultCode, Side};
     use std::net::TcpListener;
 
     const KEYS: [u8; DATA_KEYS_BYTES] = [7; DATA_KEYS_BYTES];
 
-    fn entry() -> (Entry, mpsc::Receiver<(StreamId, TcpStream)>) {
+    fn entry(token_id: &str, is_probe: bool) -> (Entry, mpsc::Receiver<(StreamId, TcpStream)>) {
         let (attach, attached) = mpsc::channel();
         let entry = Entry {
             transfer: [1; 16],
-            token_id: String::new(),
+            token_id: token_id.into(),
             keys: Arc::new(SessionKeys::from_bytes(&KEYS)),
             attach,
             streams: Streams::new(Waker::new().unwrap()),
             streams_granted: 1,
             interrupt: Interrupt::default(),
-            is_probe: false,
+            right_lost: RightLost::default(),
+            is_probe,
         };
         (entry, attached)
     }
@@ -145,7 +167,7 @@ mod tests {
     #[test]
     fn a_preface_under_the_keys_that_stand_in_opens_nothing() {
         let mut sessions = Sessions::default();
-        let (one, attached) = entry();
+        let (one, attached) = entry("one", false);
         sessions.insert([1; 16], one);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -161,5 +183,27 @@ mod tests {
         assert!(attached.try_recv().is_err());
         sessions.attach(&own.sign_preface(id, [1; 16]), connect()).unwrap();
         assert!(attached.try_recv().is_ok());
+    }
+
+    #[test]
+    fn only_sessions_of_a_token_that_is_good_no_more_end() {
+        let mut sessions = Sessions::default();
+        for (number, token, is_probe) in [(1, "bad", false), (2, "bad", true), (3, "good", false)] {
+            sessions.insert([number; 16], entry(token, is_probe).0);
+        }
+        let fault = Fault::new(FaultCode::TokenRevoked, Side::Unknown, "it was revoked");
+        let fault_of = |token: &str| (token == "bad").then(|| fault.clone());
+        // One that came since is looked at the next time.
+        sessions.end_without_right(&[[2; 16], [3; 16], [9; 16]], fault_of);
+        let ended = |number: u8| {
+            let entry = &sessions.open[&[number; 16]];
+            let is_interrupted = entry.interrupt.load(Ordering::Relaxed);
+            (entry.right_lost.fault().cloned(), entry.streams.stopping(), is_interrupted)
+        };
+        assert_eq!(ended(1), (None, false, false));
+        assert_eq!(ended(2), (Some(fault.clone()), true, true));
+        assert_eq!(ended(3), (None, false, false));
+        sessions.end_without_right(&[[1; 16]], fault_of);
+        assert_eq!(ended(1), (Some(fault), true, false));
     }
 }

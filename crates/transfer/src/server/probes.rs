@@ -25,6 +25,7 @@ use crate::{
     server::event::ServerEvent,
     session::{
         rdma::Route,
+        right_lost::RightLost,
         streams::{StreamSetup, Streams, choose_congestion},
     },
     state::Grant,
@@ -50,6 +51,7 @@ struct Admitted {
     attached: mpsc::Receiver<(StreamId, TcpStream)>,
     waker: Waker,
     interrupt: Interrupt,
+    right_lost: RightLost,
     rtt: Duration,
     begun: Instant,
 }
@@ -110,6 +112,7 @@ impl Server {
         let local = local.map_or(self.address, |address| address);
         let allows = |probe: &message::Probe| self.allows(open, probe);
         let Admitted { id, setup, streams, attached, waker, interrupt, rtt, .. } = admitted;
+        let right_lost = admitted.right_lost;
         let mut serving = Serving {
             talk: Talk::new(control, Some(&waker), &interrupt),
             setup,
@@ -119,6 +122,7 @@ impl Server {
             rtt,
             streams_max,
             allows: &allows,
+            right_lost,
         };
         let end = serving.run();
         // A server with `--once` still waits for its session.
@@ -150,6 +154,7 @@ impl Server {
         let streams = Streams::new(waker.clone());
         let (attach, attached) = mpsc::channel();
         let interrupt = Interrupt::default();
+        let right_lost = RightLost::default();
         let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
         let rtt = Duration::from_micros(tcp.rtt_us.into());
         let entry = Entry {
@@ -160,6 +165,7 @@ impl Server {
             attach,
             streams: streams.clone(),
             interrupt: interrupt.clone(),
+            right_lost: right_lost.clone(),
             is_probe: true,
         };
         let setup = StreamSetup {
@@ -174,6 +180,25 @@ impl Server {
             pacing_bytes_per_s: None,
             buffer_bytes_max: BUFFER_BYTES_MAX,
         };
+        self.take_place(id, entry)?;
+        let begun = Instant::now();
+        let admitted = Admitted {
+            id,
+            grant,
+            setup,
+            streams,
+            attached,
+            waker,
+            interrupt,
+            right_lost,
+            rtt,
+            begun,
+        };
+        Ok((admitted, told))
+    }
+
+    /// Takes a place for a probe, where there is one.
+    fn take_place(&self, id: [u8; 16], entry: Entry) -> Result<(), Fault> {
         let mut sessions = lock(&self.sessions);
         let full = |what: &str, most: u32, hint: &str| {
             let fault = Fault::new(FaultCode::TooManySessions, Side::Unknown, what);
@@ -189,11 +214,7 @@ impl Server {
             return full(what, sessions_max, "try again later, or raise --max-sessions there");
         }
         sessions.insert(id, entry);
-        drop(sessions);
-        let begun = Instant::now();
-        let admitted =
-            Admitted { id, grant, setup, streams, attached, waker, interrupt, rtt, begun };
-        Ok((admitted, told))
+        Ok(())
     }
 
     /// Checks that the token allows a round: bytes to this side need the right to write, bytes from

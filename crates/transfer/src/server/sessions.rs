@@ -28,6 +28,7 @@ use crate::{
         private::{Part, Private},
         rdma,
         receiving::{Receiving, ReceivingOptions},
+        right_lost::RightLost,
         role::{SessionEnd, drive},
         sending::{Giving, Sending, SendingOptions, Sources, following::Written},
         streams::{StreamSetup, Streams, choose_congestion},
@@ -98,6 +99,7 @@ struct Accepted {
     attached: mpsc::Receiver<(StreamId, TcpStream)>,
     waker: Waker,
     interrupt: Interrupt,
+    right_lost: RightLost,
     peer: String,
 }
 
@@ -241,6 +243,7 @@ impl Server {
         let streams = Streams::new(waker.clone());
         let (attach, attached) = mpsc::channel();
         let interrupt: Interrupt = Arc::new(AtomicBool::new(false));
+        let right_lost = RightLost::default();
         let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
         let rtt = Duration::from_micros(tcp.rtt_us.into());
         let count = self.stream_count(&open, rtt);
@@ -252,6 +255,7 @@ impl Server {
             attach,
             streams: streams.clone(),
             interrupt: interrupt.clone(),
+            right_lost: right_lost.clone(),
             is_probe: false,
         };
         self.place_for(&open, &grant)?.open.insert(session, entry);
@@ -289,6 +293,7 @@ impl Server {
             attached,
             waker,
             interrupt,
+            right_lost,
             peer,
         })
     }
@@ -604,6 +609,7 @@ fn run_role(
 ) -> (SessionEnd, Tally) {
     let Accepted { open, capabilities, grant, setup, streams, attached, waker, interrupt, .. } =
         accepted;
+    let by_token = (grant.token_id.clone(), accepted.right_lost);
     let source = supply::Source::Attach(attached);
     let file_options = FileOptions::from_message(open.file_options.as_ref());
     let follows = |file_options: &message::FileOptions| file_options.selection_follows;
@@ -630,7 +636,7 @@ fn run_role(
                 None => Sources::Listed(Box::new(Walk::new(top, walk))),
             };
             let role = Sending::new(sources, setup, streams, source, options, tell);
-            let mut telling = TellingFigures::new(role, grant.token_id, open.wants_figures);
+            let mut telling = TellingFigures::new(role, by_token, open.wants_figures);
             let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
             telling.role.stop();
             (end, telling.role.tally().clone())
@@ -653,7 +659,7 @@ fn run_role(
             };
             match Receiving::new(place, setup, streams, source, options, tell) {
                 Ok(role) => {
-                    let mut telling = TellingFigures::new(role, grant.token_id, open.wants_figures);
+                    let mut telling = TellingFigures::new(role, by_token, open.wants_figures);
                     let end = drive(control, &mut telling, &waker, &interrupt, LOST_AFTER);
                     SESSIONS_ENDING.fetch_add(1, Ordering::Relaxed);
                     telling.role.stop();

@@ -1,8 +1,9 @@
-//! Wrapper of a server's role, which sends figures to the client that wants them.
+//! Wrapper of a server's role, which ends it with its right and tells figures to who wants them.
 
 use crate::{
     session::{
         reported::Reported,
+        right_lost::RightLost,
         role::{Pumped, Role},
     },
     storage::waited_for::Held,
@@ -20,23 +21,29 @@ const FIGURES_EVERY: Duration = Duration::from_millis(500);
 pub struct TellingFigures<R> {
     pub role: R,
     token_id: String,
+    right_lost: RightLost,
     wanted: bool,
     told_at: Instant,
     due: Option<message::Figures>,
 }
 
 impl<R> TellingFigures<R> {
-    pub fn new(role: R, token_id: String, wanted: bool) -> Self {
-        Self { role, token_id, wanted, told_at: Instant::now(), due: None }
+    pub fn new(role: R, (token_id, right_lost): (String, RightLost), wanted: bool) -> Self {
+        Self { role, token_id, right_lost, wanted, told_at: Instant::now(), due: None }
     }
 }
 
 impl<R: Reported> Role for TellingFigures<R> {
+    /// Drops what is said once the right is lost: nothing is done or answered for it any more.
     fn handle(&mut self, message: Message) -> Result<(), ProtocolError> {
+        if self.right_lost.fault().is_some() {
+            return Ok(());
+        }
         self.role.handle(message)
     }
 
     fn pump(&mut self, now: Instant) -> Result<Pumped, Fault> {
+        self.right_lost.check()?;
         let pumped = self.role.pump(now);
         if self.wanted && now.saturating_duration_since(self.told_at) >= FIGURES_EVERY {
             self.told_at = now;
@@ -50,6 +57,9 @@ impl<R: Reported> Role for TellingFigures<R> {
     }
 
     fn poll_message(&mut self) -> Option<Message> {
+        if self.right_lost.fault().is_some() {
+            return None;
+        }
         self.role.poll_message().or_else(|| self.due.take().map(Message::Figures))
     }
 
@@ -74,7 +84,7 @@ impl<R: Reported> Role for TellingFigures<R> {
 mod tests {
     use super::*;
     use crate::{events::Event, name::Name, session::tally::Tally};
-    use haul_protocol::message::{Figures, Ping, SideReport};
+    use haul_protocol::message::{FaultCode, Figures, Ping, Side, SideReport};
 
     /// A role that notes what it is asked.
     #[derive(Default)]
@@ -156,7 +166,23 @@ mod tests {
 
     fn telling(says: bool, wanted: bool) -> TellingFigures<Noting> {
         let role = Noting { says, ..Noting::default() };
-        TellingFigures::new(role, "token".into(), wanted)
+        TellingFigures::new(role, ("token".into(), RightLost::default()), wanted)
+    }
+
+    #[test]
+    fn a_role_whose_right_is_lost_hears_nothing_more_and_ends_with_the_reason() {
+        let mut telling = telling(true, true);
+        let (now, ping) = (Instant::now(), || Message::Ping(Ping { number: 3 }));
+        telling.handle(ping()).unwrap();
+        telling.pump(now).unwrap();
+        let fault = Fault::new(FaultCode::TokenRevoked, Side::Unknown, "it was revoked");
+        telling.right_lost.set(fault.clone());
+        telling.right_lost.set(Fault::default());
+        telling.handle(ping()).unwrap();
+        assert_eq!(telling.role.handled, [ping()], "the second is dropped");
+        assert_eq!(telling.pump(now + FIGURES_EVERY).unwrap_err(), fault);
+        telling.role.messages.push(ping());
+        assert_eq!(telling.poll_message(), None, "what waits is not said either");
     }
 
     #[test]

@@ -16,9 +16,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Number of threads of a server that serves nobody: the first, its listener's, its log's, and the
-/// one that waits for a hangup.
-pub const IDLE_THREADS: u64 = 4;
+/// Number of threads of a server that serves nobody: the first, its listener's, its log's, the one
+/// that watches the tokens, and the one that waits for a hangup.
+pub const IDLE_THREADS: u64 = 5;
 
 /// Settings that a server is started with.
 pub struct ServerSetup {

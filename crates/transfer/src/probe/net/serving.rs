@@ -13,7 +13,10 @@ use crate::{
     bytes::random_bytes,
     constants::BUFFER_BYTES_MAX,
     error::io_fault,
-    session::streams::{StreamSetup, Streams},
+    session::{
+        right_lost::RightLost,
+        streams::{StreamSetup, Streams},
+    },
 };
 use haul_protocol::{
     Message, ProtocolError, StreamId, limits,
@@ -51,6 +54,8 @@ pub struct Serving<'a> {
     pub streams_max: u32,
     /// Whether the token allows this round.
     pub allows: &'a dyn Fn(&message::Probe) -> Result<(), Fault>,
+    /// The reason why the token is good no more, with which the session is interrupted.
+    pub right_lost: RightLost,
 }
 
 /// A round on its way.
@@ -106,6 +111,10 @@ impl Serving<'_> {
     }
 
     fn ended(&mut self, ended: Ended) -> Ended {
+        if let (Ended::Interrupted, Some(fault)) = (&ended, self.right_lost.fault()) {
+            self.talk.close(Some(fault.clone()));
+            return Ended::Refused(fault.clone());
+        }
         match &ended {
             Ended::Violated(fault) => self.talk.close(Some(fault.clone())),
             Ended::Interrupted => {
