@@ -9,8 +9,7 @@ use anyhow::{Context, Result};
 use super::build::PROGRAM;
 use super::{Release, target_directory};
 
-/// Files of the project and their places in the archive; a place that ends with `/` takes all files
-/// of a directory.
+/// Files of the project and their places in the archive, as [`lay`] reads them.
 const FILES: [(&str, &str); 11] = [
     ("README.md", "README.md"),
     ("CHANGELOG.md", "CHANGELOG.md"),
@@ -33,17 +32,25 @@ const BESIDE: [(&str, &str, u32); 2] = [
 
 /// Lays the files of the archive out below `target/`, in a directory with the archive's name.
 pub fn lay_out(root: &Path, release: &Release, program: &Path) -> Result<PathBuf> {
-    let tree = target_directory(root).join("dist-tree").join(release.name());
+    let tree = lay(root, &release.name(), &FILES)?;
+    copy(program, &tree.join(PROGRAM), 0o755)?;
+    Ok(tree)
+}
+
+/// Lays files of the project out in a fresh directory of this name below `target/`.
+///
+/// Each file has its place beside it; one that ends with `/` takes all files of a directory.
+pub fn lay(root: &Path, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
+    let tree = target_directory(root).join("dist-tree").join(name);
     if tree.exists() {
         fs::remove_dir_all(&tree)?;
     }
-    for (from, to) in FILES {
+    for (from, to) in files {
         match from.strip_suffix('/') {
             Some(directory) => copy_all(&root.join(directory), &tree.join(to))?,
             None => copy(&root.join(from), &tree.join(to), 0o644)?,
         }
     }
-    copy(program, &tree.join(PROGRAM), 0o755)?;
     Ok(tree)
 }
 

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use super::contents::{copy, copy_all};
-use super::{Release, target_directory};
+use super::Release;
+use super::contents::{copy, lay};
 use crate::child;
 
-/// Files of the project and their places on a Debian host; a place that ends with `/` takes all
-/// files of a directory.
+/// Files of the project and their places on a Debian host, as [`lay`] reads them.
 const FILES: [(&str, &str); 10] = [
     ("docs/man/", "usr/share/man/man1/"),
     ("docs/completions/haul.bash", "usr/share/bash-completion/completions/haul"),
@@ -31,16 +30,7 @@ const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 /// Builds the package into the directory of the release.
 pub fn pack(root: &Path, release: &Release, program: &Path) -> Result<PathBuf> {
-    let tree = target_directory(root).join("dist-tree").join(format!("{}-deb", release.name()));
-    if tree.exists() {
-        fs::remove_dir_all(&tree)?;
-    }
-    for (from, to) in FILES {
-        match from.strip_suffix('/') {
-            Some(directory) => copy_all(&root.join(directory), &tree.join(to))?,
-            None => copy(&root.join(from), &tree.join(to), 0o644)?,
-        }
-    }
+    let tree = lay(root, &format!("{}-deb", release.name()), &FILES)?;
     copy(program, &tree.join("usr/bin/haul"), 0o755)?;
     let documents = tree.join("usr/share/doc/haul");
     fs::write(documents.join("changelog"), changelog(root, release)?)?;
