@@ -10,6 +10,7 @@ mod build;
 mod contents;
 mod crates;
 mod debian;
+mod documents;
 #[cfg(test)]
 mod installer;
 mod needs;

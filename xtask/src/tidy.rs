@@ -11,7 +11,7 @@ mod first_line;
 mod forbidden_names;
 mod licence_expression;
 mod licences;
-mod links;
+pub mod links;
 mod machine_paths;
 mod module_order;
 mod named_packages;

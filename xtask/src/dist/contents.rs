@@ -7,15 +7,21 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 
 use super::build::PROGRAM;
+use super::documents::{self, Places};
 use super::{Release, target_directory};
 
 /// Files of the project and their places in the archive, as [`lay`] reads them.
-const FILES: [(&str, &str); 11] = [
+const FILES: [(&str, &str); 16] = [
     ("README.md", "README.md"),
     ("CHANGELOG.md", "CHANGELOG.md"),
+    ("ARCHITECTURE.md", "ARCHITECTURE.md"),
+    ("CONTRIBUTING.md", "CONTRIBUTING.md"),
+    ("crates/protocol/SPEC.md", "SPEC.md"),
     ("LICENSE-MIT", "LICENSE-MIT"),
     ("LICENSE-APACHE", "LICENSE-APACHE"),
     ("docs/install.md", "INSTALL.md"),
+    ("docs/", "docs/"),
+    ("docs/decisions/", "docs/decisions/"),
     ("docs/man/", "man/"),
     ("docs/completions/", "completions/"),
     ("packaging/systemd/haul.service", "systemd/haul.service"),
@@ -23,6 +29,9 @@ const FILES: [(&str, &str); 11] = [
     ("packaging/systemd/haul.default", "systemd/haul.default"),
     ("packaging/systemd/haul.sysusers", "systemd/haul.sysusers"),
 ];
+
+/// Documents that only a checkout needs: the list of its files.
+const LEFT_OUT: [&str; 1] = ["docs/files.md"];
 
 /// Files beside the archive, with their modes.
 const BESIDE: [(&str, &str, u32); 2] = [
@@ -39,19 +48,49 @@ pub fn lay_out(root: &Path, release: &Release, program: &Path) -> Result<PathBuf
 
 /// Lays files of the project out in a fresh directory of this name below `target/`.
 ///
-/// Each file has its place beside it; one that ends with `/` takes all files of a directory.
+/// Each file has its place beside it; one that ends with `/` takes all files of a directory that
+/// have no other place. Links of documents lead to what is in the tree.
 pub fn lay(root: &Path, name: &str, files: &[(&str, &str)]) -> Result<PathBuf> {
     let tree = target_directory(root).join("dist-tree").join(name);
     if tree.exists() {
         fs::remove_dir_all(&tree)?;
     }
-    for (from, to) in files {
-        match from.strip_suffix('/') {
-            Some(directory) => copy_all(&root.join(directory), &tree.join(to))?,
-            None => copy(&root.join(from), &tree.join(to), 0o644)?,
+    let places = places_of(root, files)?;
+    for (from, to) in &places {
+        let (source, target) = (root.join(from), tree.join(to));
+        if source.is_dir() {
+            continue;
+        }
+        copy(&source, &target, 0o644)?;
+        if from.ends_with(".md") {
+            let text = fs::read_to_string(&source)?;
+            fs::write(&target, documents::relinked(&text, from, to, &places))?;
         }
     }
     Ok(tree)
+}
+
+/// The places of all files that a table names, and of the directories that it takes whole.
+fn places_of(root: &Path, files: &[(&str, &str)]) -> Result<Places> {
+    let mut places = Places::new();
+    let (directories, single): (Vec<_>, Vec<_>) =
+        files.iter().partition(|(from, _)| from.ends_with('/'));
+    places.extend(single.into_iter().map(|(from, to)| (from.to_string(), to.to_string())));
+    for (from, to) in directories {
+        let directory = root.join(from);
+        for entry in fs::read_dir(&directory).with_context(|| format!("no {from}"))? {
+            let entry = entry?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let path = format!("{from}{name}");
+            if entry.file_type()?.is_file() && !LEFT_OUT.contains(&path.as_str()) {
+                places.entry(path).or_insert_with(|| format!("{to}{name}"));
+            }
+        }
+        let whole = [from, to].map(|path| path.trim_end_matches('/').to_owned());
+        let [from, to] = whole;
+        places.insert(from, to);
+    }
+    Ok(places)
 }
 
 /// Copies the installer and the Containerfile beside the archive.
@@ -105,6 +144,9 @@ mod tests {
             "README.md",
             "CHANGELOG.md",
             "INSTALL.md",
+            "SPEC.md",
+            "docs/transfer.md",
+            "docs/decisions/README.md",
             "LICENSE-MIT",
             "LICENSE-APACHE",
             "man/haul.1",
@@ -116,6 +158,7 @@ mod tests {
         ] {
             assert!(tree.join(file).metadata().unwrap().len() > 0, "{file}");
         }
+        assert_eq!(documents::dead_links(&tree), [""; 0]);
         let mode = tree.join("haul").metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755);
         fs::remove_dir_all(&tree).unwrap();

@@ -13,7 +13,7 @@ use super::contents::{copy, lay};
 use crate::child;
 
 /// Files of the project and their places on a Debian host, as [`lay`] reads them.
-const FILES: [(&str, &str); 10] = [
+const FILES: [(&str, &str); 15] = [
     ("docs/man/", "usr/share/man/man1/"),
     ("docs/completions/haul.bash", "usr/share/bash-completion/completions/haul"),
     ("docs/completions/_haul", "usr/share/zsh/vendor-completions/_haul"),
@@ -21,6 +21,11 @@ const FILES: [(&str, &str); 10] = [
     ("README.md", "usr/share/doc/haul/README.md"),
     ("docs/install.md", "usr/share/doc/haul/INSTALL.md"),
     ("CHANGELOG.md", "usr/share/doc/haul/CHANGELOG.md"),
+    ("ARCHITECTURE.md", "usr/share/doc/haul/ARCHITECTURE.md"),
+    ("CONTRIBUTING.md", "usr/share/doc/haul/CONTRIBUTING.md"),
+    ("crates/protocol/SPEC.md", "usr/share/doc/haul/SPEC.md"),
+    ("docs/", "usr/share/doc/haul/docs/"),
+    ("docs/decisions/", "usr/share/doc/haul/docs/decisions/"),
     ("packaging/systemd/haul.service", "usr/lib/systemd/system/haul.service"),
     ("packaging/systemd/haul-media.service", "usr/lib/systemd/system/haul-media.service"),
     ("packaging/systemd/haul.default", "etc/default/haul"),
@@ -30,14 +35,13 @@ const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 /// Builds the package into the directory of the release.
 pub fn pack(root: &Path, release: &Release, program: &Path) -> Result<PathBuf> {
-    let tree = lay(root, &format!("{}-deb", release.name()), &FILES)?;
+    let tree = lay_out(root, release)?;
     copy(program, &tree.join("usr/bin/haul"), 0o755)?;
     let documents = tree.join("usr/share/doc/haul");
     fs::write(documents.join("changelog"), changelog(root, release)?)?;
     fs::write(documents.join("copyright"), copyright(root)?)?;
     compress(&tree.join("usr/share/man/man1"), "*.1")?;
     compress(&documents, "change*")?;
-    compress(&documents, "CHANGE*")?;
     let control = tree.join("DEBIAN");
     for script in SCRIPTS {
         copy(&root.join("packaging/debian").join(script), &control.join(script), 0o755)?;
@@ -45,6 +49,10 @@ pub fn pack(root: &Path, release: &Release, program: &Path) -> Result<PathBuf> {
     fs::write(control.join("conffiles"), "/etc/default/haul\n")?;
     fs::write(control.join("control"), about(root, release, len_bytes(&tree)?)?)?;
     build(root, release, &tree)
+}
+
+fn lay_out(root: &Path, release: &Release) -> Result<PathBuf> {
+    lay(root, &format!("{}-deb", release.name()), &FILES)
 }
 
 fn build(root: &Path, release: &Release, tree: &Path) -> Result<PathBuf> {
@@ -85,7 +93,7 @@ fn changelog(root: &Path, release: &Release) -> Result<String> {
     let mut date = child::command(root, "date", &["--utc", "--rfc-email", &at]);
     let date = child::output_of(date.env("LC_ALL", "C"))?;
     Ok(format!(
-        "haul ({}) unstable; urgency=medium\n\n  * See CHANGELOG.md.gz.\n\n -- {}  {}",
+        "haul ({}) unstable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {}  {}",
         release.version,
         maintainer,
         String::from_utf8_lossy(&date)
@@ -111,7 +119,21 @@ fn len_bytes(directory: &Path) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{dist::Architecture, project_root};
+    use crate::dist::{Architecture, documents};
+    use crate::project_root;
+
+    #[test]
+    fn links_in_documents_of_the_package_lead_to_files_in_it() {
+        let release = Release {
+            version: "7.1.19".into(),
+            architecture: Architecture::X86_64,
+            time_s: 0,
+            out: PathBuf::from("/nowhere"),
+        };
+        let tree = lay_out(&project_root(), &release).unwrap();
+        assert_eq!(documents::dead_links(&tree), [""; 0]);
+        fs::remove_dir_all(&tree).unwrap();
+    }
 
     #[test]
     fn the_control_file_and_the_copyright_are_filled_in() {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use super::{Offence, Project, Rule};
 
-pub const RULE: Rule =
+pub(super) const RULE: Rule =
     Rule { name: "links", promise: "relative links in *.md name files of the project", offences };
 
 fn offences(project: &Project) -> Vec<Offence> {
@@ -36,7 +36,7 @@ fn places_of(project: &Project) -> BTreeSet<&str> {
 }
 
 /// The path in a link's target, or `None` when the target is on the web or in the same file.
-fn relative_path(target: &str) -> Option<String> {
+pub fn relative_path(target: &str) -> Option<String> {
     let path = target.split(['#', '?']).next().unwrap_or_default();
     let has_scheme = path.split('/').next().is_some_and(|first| first.contains(':'));
     if path.is_empty() || has_scheme || path.starts_with("//") {
@@ -66,22 +66,39 @@ pub fn resolve(from: &str, relative: &str) -> Option<String> {
 
 /// The targets of all links of a Markdown text with their lines: `[text](target)`, images, and
 /// definitions `[name]: target`. Code is left out.
-fn links(text: &str) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
+pub fn links(text: &str) -> Vec<(usize, String)> {
+    let plain = without_code(text);
+    let lines = plain.lines().enumerate();
+    let found = lines.flat_map(|(index, line)| {
+        targets_in(line).into_iter().map(move |target| (index + 1, target))
+    });
+    found.collect()
+}
+
+/// The text with blanks in place of all code, so that each other byte keeps its place.
+pub fn without_code(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
     let mut open_fence: Option<String> = None;
-    for (index, line) in text.lines().enumerate() {
+    for line in text.split_inclusive('\n') {
         let fence = fence_of(line);
         match (&open_fence, fence) {
-            (None, Some(fence)) => open_fence = Some(fence),
-            (Some(open), Some(fence)) if fence.starts_with(open.as_str()) => open_fence = None,
-            (Some(_), _) => {}
-            (None, None) => {
-                let targets = targets_in(&without_code(line));
-                found.extend(targets.into_iter().map(|target| (index + 1, target)));
+            (None, None) => plain.push_str(&without_spans(line)),
+            (open, fence) => {
+                let is_closed = matches!((open, &fence), (Some(open), Some(fence))
+                    if fence.starts_with(open.as_str()));
+                if open.is_none() || is_closed {
+                    open_fence = fence.filter(|_| !is_closed);
+                }
+                plain.push_str(&blank(line));
             }
         }
     }
-    found
+    plain
+}
+
+/// Blanks, one for each byte of the text; ends of lines stay.
+fn blank(text: &str) -> String {
+    text.bytes().map(|byte| if byte == b'\n' { '\n' } else { ' ' }).collect()
 }
 
 /// The run of backticks or tildes that opens or closes a block of code.
@@ -92,8 +109,8 @@ fn fence_of(line: &str) -> Option<String> {
     (run.len() >= 3).then_some(run)
 }
 
-/// The line with everything between backticks blank.
-fn without_code(line: &str) -> String {
+/// The line with blanks in place of all between backticks.
+fn without_spans(line: &str) -> String {
     let mut text = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(start) = rest.find('`') {
@@ -101,8 +118,9 @@ fn without_code(line: &str) -> String {
         let inside = &rest[start + run.len()..];
         let Some(end) = inside.find(&run) else { break };
         text.push_str(&rest[..start]);
-        text.push(' ');
-        rest = &inside[end + run.len()..];
+        let past = start + 2 * run.len() + end;
+        text.push_str(&blank(&rest[start..past]));
+        rest = &rest[past..];
     }
     text.push_str(rest);
     text
@@ -123,16 +141,21 @@ fn targets_in(line: &str) -> Vec<String> {
 
 /// The target at the start of `text`, up to the parenthesis that closes it or a title.
 fn inline_target(text: &str) -> String {
+    first_word(&text[..inline_end(text)])
+}
+
+/// The place of the parenthesis that closes the target at the start of `text`, or the text's end.
+pub fn inline_end(text: &str) -> usize {
     let mut depth = 0_usize;
     for (at, character) in text.char_indices() {
         match character {
             '(' => depth += 1,
-            ')' if depth == 0 => return first_word(&text[..at]),
+            ')' if depth == 0 => return at,
             ')' => depth -= 1,
             _ => {}
         }
     }
-    first_word(text)
+    text.len()
 }
 
 fn first_word(target: &str) -> String {
