@@ -7,6 +7,7 @@ release=$1
 containerfile=$2
 tree=$3
 haul=$4
+. "${0%/*}/listening.sh"
 work=$(mktemp -d)
 server=
 end() {
@@ -40,17 +41,9 @@ user=$(images run --isolation chroot "$container" -- id -u)
 images run --isolation chroot "$container" -- \
     haul serve /data --listen 127.0.0.1:0 --advertise 127.0.0.1 --once --json >"$work/served" &
 server=$!
-count=0
-until grep -qs '"listening"' "$work/served"; do
-    count=$((count + 1))
-    [ "$count" -lt 300 ] || { echo "the server does not listen after 30 s"; exit 1; }
-    sleep 0.1
-done
-url=$(grep '"listening"' "$work/served" | sed 's/.*"url":"\([^"]*\)".*/\1/')
+await_url "$work/served"
 head -c 16777216 /dev/urandom >"$work/file"
-HAUL_STATE=$work/state "$haul" push "$work/file" "$url" >"$work/pushed" 2>&1 ||
-    { cat "$work/pushed"; exit 1; }
-grep 'complete and verified' "$work/pushed"
+verified env HAUL_STATE="$work/state" "$haul" push "$work/file" "$url"
 wait "$server"
 server=
 images run --isolation chroot "$container" -- sha256sum /data/file |

@@ -6,6 +6,8 @@ set -eu
 tree=$1
 haul=$2
 later=$3
+here=${0%/*}
+. "$here/listening.sh"
 work=$(mktemp -d)
 group=$(findmnt --noheadings --output TARGET --types cgroup2 | head -n 1)/haul-trial-$$
 mkdir "$group"
@@ -23,34 +25,9 @@ end() {
 trap end EXIT
 trap 'exit 1' HUP INT TERM
 
-cat >"$work/boot" <<'END'
-set -eu
-cd "$1"
-ip link set lo up
-mount --make-rprivate /
-mount --bind . .
-cd "$1"
-mount -t proc proc proc
-mount -t sysfs sysfs sys
-mount -t cgroup2 cgroup2 sys/fs/cgroup
-mount -t tmpfs tmpfs run
-mount -t tmpfs tmpfs tmp
-mount -t tmpfs -o mode=755 tmpfs dev
-for device in null zero full urandom random tty; do
-    touch "dev/$device"
-    mount --bind "/dev/$device" "dev/$device"
-done
-mkdir dev/shm dev/pts dev/mqueue dev/hugepages run/systemd before
-mount -t devpts -o newinstance,ptmxmode=0666 devpts dev/pts
-ln -s pts/ptmx dev/ptmx
-ln -s /proc/self/fd dev/fd
-pivot_root . before
-exec chroot . /bin/sh -c 'umount -l /before; exec env -i container=haul-trial \
-    PATH=/usr/sbin:/usr/bin /usr/lib/systemd/systemd --system --unit=multi-user.target'
-END
 sh -c 'echo $$ >"$0/cgroup.procs"
     exec unshare --mount --pid --fork --kill-child --net --uts --ipc --cgroup -- sh "$@"' \
-    "$group" "$work/boot" "$tree" >"$work/console" 2>&1 &
+    "$group" "$here/boot.sh" "$tree" >"$work/console" 2>&1 &
 guard=$!
 
 # Runs words in the tree that was booted.
@@ -61,16 +38,6 @@ inside() {
 # Runs words of this host on the network there.
 beside() {
     nsenter --target "$(pgrep -P "$guard")" --net -- "$@"
-}
-
-# Tries words for up to a minute.
-within_a_minute() {
-    count=0
-    until "$@" 2>"$work/why"; do
-        count=$((count + 1))
-        [ "$count" -lt 300 ] || { echo "not within a minute: $*"; cat "$work/why"; exit 1; }
-        sleep 0.2
-    done
 }
 
 url_is_told() {
@@ -84,9 +51,7 @@ url=$(head -n 1 "$work/urls")
 export HAUL_STATE="$work/state"
 head -c 67108864 /dev/urandom >"$work/file"
 for protection in safe private; do
-    beside "$haul" push "$work/file" "$url" --protection "$protection" >"$work/pushed" 2>&1 ||
-        { cat "$work/pushed"; exit 1; }
-    grep 'complete and verified' "$work/pushed"
+    verified beside "$haul" push "$work/file" "$url" --protection "$protection"
     cmp "$work/file" "$tree/var/lib/haul/files/file"
     rm "$tree/var/lib/haul/files/file"
 done

@@ -3,6 +3,7 @@
 # installer, one server and one push. $1 is the host of the URL, a name that the host's resolver knows.
 set -eu
 host=$1
+. "${0%/*}/listening.sh"
 grep -qs localhost /etc/hosts || echo "127.0.0.1 localhost" >>/etc/hosts
 work=$(mktemp -d -p /var/tmp)
 mkdir "$work/there"
@@ -16,16 +17,9 @@ head -c 67108864 /dev/urandom >"$work/file"
 HAUL_STATE=$work/state haul serve "$work/there" --listen :0 --advertise "$host" --once --json \
     >"$work/served" &
 server=$!
-count=0
-until grep -qs '"listening"' "$work/served"; do
-    count=$((count + 1))
-    [ "$count" -lt 300 ] || { echo "the server does not listen after 30 s"; exit 1; }
-    sleep 0.1
-done
-url=$(grep '"listening"' "$work/served" | sed 's/.*"url":"\([^"]*\)".*/\1/')
+await_url "$work/served"
 case $url in *@"$host":*) ;; *) echo "the URL is not of $host"; exit 1 ;; esac
-haul push "$work/file" "$url" >"$work/pushed" 2>&1 || { cat "$work/pushed"; exit 1; }
-grep 'complete and verified' "$work/pushed"
+verified haul push "$work/file" "$url"
 wait "$server"
 cmp "$work/file" "$work/there/file"
 [ -s /usr/local/share/man/man1/haul-push.1 ]

@@ -119,7 +119,7 @@ fn lay(root: &Path, tree: &Tree, release: &Release) -> Result<PathBuf> {
     child::run(child::command(&directory, "tar", &words).arg(&archive))?;
     let inside = directory.join("release");
     contents::copy_all(&release.out, &inside)?;
-    for script in ["transfer.sh", "debian.sh"] {
+    for script in ["transfer.sh", "debian.sh", "listening.sh"] {
         let from = root.join("packaging/trial").join(script);
         contents::copy(&from, &inside.join(script), 0o755)?;
     }
@@ -129,15 +129,9 @@ fn lay(root: &Path, tree: &Tree, release: &Release) -> Result<PathBuf> {
 /// Runs words in a tree, in namespaces of its own: its processes end with it, and it has no network
 /// but a loopback.
 fn enter(root: &Path, tree: &Path, words: &[&str]) -> Result<()> {
-    // dev holds links and files until the namespace has its own.
-    let script = "set -e; ip link set lo up; mount -t proc proc \"$0/proc\"; \
-        mount -t tmpfs tmpfs \"$0/dev\"; mount -t tmpfs tmpfs \"$0/tmp\"; \
-        for device in null zero full urandom random tty; do \
-        touch \"$0/dev/$device\"; mount --bind \"/dev/$device\" \"$0/dev/$device\"; done; \
-        ln -s /proc/self/fd \"$0/dev/fd\"; mkdir \"$0/dev/shm\"; exec chroot \"$0\" \"$@\"";
     let apart = ["--mount", "--pid", "--fork", "--kill-child", "--net", "--uts", "--ipc", "--"];
     let mut command = child::command(root, "unshare", &apart);
-    command.args(["sh", "-c", script]).arg(tree).args(words);
+    command.arg(root.join("packaging/trial/enter.sh")).arg(tree).args(words);
     command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     child::run(command.env("HOME", "/root"))
 }
