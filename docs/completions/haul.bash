@@ -880,7 +880,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__copy)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -979,6 +979,10 @@ _haul() {
                     return 0
                     ;;
                 --files-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --part)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1968,7 +1972,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__pull)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2067,6 +2071,10 @@ _haul() {
                     return 0
                     ;;
                 --files-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --part)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2114,7 +2122,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__push)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2213,6 +2221,10 @@ _haul() {
                     return 0
                     ;;
                 --files-from)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --part)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -117,6 +117,7 @@ complete -c haul -n "__fish_haul_using_subcommand push" -l proxy -d 'Go by a pro
 complete -c haul -n "__fish_haul_using_subcommand push" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
+complete -c haul -n "__fish_haul_using_subcommand push" -l part -d 'Move only one part of the files, by their names: 2/16 is the second of sixteen' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l min-size -d 'Leave out smaller files' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l max-size -d 'Leave out larger files' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l min-age -d 'Leave out files changed later than so long ago (2h, 7d), or than a date (2026-01-31)' -r
@@ -202,6 +203,7 @@ complete -c haul -n "__fish_haul_using_subcommand pull" -l proxy -d 'Go by a pro
 complete -c haul -n "__fish_haul_using_subcommand pull" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
+complete -c haul -n "__fish_haul_using_subcommand pull" -l part -d 'Move only one part of the files, by their names: 2/16 is the second of sixteen' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l min-size -d 'Leave out smaller files' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l max-size -d 'Leave out larger files' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l min-age -d 'Leave out files changed later than so long ago (2h, 7d), or than a date (2026-01-31)' -r
@@ -287,6 +289,7 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l proxy -d 'Go by a pro
 complete -c haul -n "__fish_haul_using_subcommand copy" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l files-from -d 'Move only the names that this file lists, one a line, below the one source; - is standard input' -r -F
+complete -c haul -n "__fish_haul_using_subcommand copy" -l part -d 'Move only one part of the files, by their names: 2/16 is the second of sixteen' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l min-size -d 'Leave out smaller files' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l max-size -d 'Leave out larger files' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l min-age -d 'Leave out files changed later than so long ago (2h, 7d), or than a date (2026-01-31)' -r

@@ -18,6 +18,7 @@ pub mod recording;
 pub mod relayed;
 pub mod results;
 pub mod serve;
+pub mod shard_number;
 pub mod ssh;
 pub mod token;
 pub mod transfer;

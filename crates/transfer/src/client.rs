@@ -356,7 +356,7 @@ impl<'a> Client<'a> {
         interrupt: &'a Interrupt,
     ) -> Result<Self, TransferError> {
         haul_sys::file_size_limit::survive();
-        option_conflicts::check(options)?;
+        option_conflicts::check(options, open.direction)?;
         check_lengths(&open.paths)?;
         let Some(token) = &url.token else {
             let hint = "put it into the URL, or set HAUL_TOKEN, or give --token-file";

@@ -97,6 +97,7 @@ mod name;
 mod option_conflicts;
 mod options;
 mod packed_names;
+mod part;
 mod patterns;
 mod preflight;
 mod probe;
@@ -134,6 +135,7 @@ pub use options::{
     RETRY_FOR_DEFAULT, Rdma, STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,
 };
 pub use packed_names::PackedNames;
+pub use part::{PARTS_MAX, Part};
 pub use selection::{Effect, Rule, Selection};
 
 // Events and the report.

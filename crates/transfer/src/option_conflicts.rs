@@ -8,14 +8,23 @@ use crate::{
     options::{ClearDigest, Protection, TransferOptions},
     selection::Rule,
 };
-use haul_protocol::{limits, message::Digest};
+use haul_protocol::{
+    limits,
+    message::{Digest, Direction},
+};
 
 /// Checks that each option can be done beside the others.
 ///
 /// # Errors
 /// Names the option, what it needs, and what was found.
-pub(crate) fn check(options: &TransferOptions) -> Result<(), TransferError> {
-    let conflicts = [removing(options), moving(options), recording(options), numbers(options)];
+pub(crate) fn check(options: &TransferOptions, direction: Direction) -> Result<(), TransferError> {
+    let conflicts = [
+        removing(options),
+        moving(options),
+        recording(options),
+        numbers(options),
+        pulling(options, direction),
+    ];
     let Some([what, needs, found]) = conflicts.into_iter().flatten().next() else { return Ok(()) };
     let what = format!("cannot take {what}");
     Err(TransferError::start(problem(&what, needs, found, "change it or leave one of them out")))
@@ -34,7 +43,17 @@ fn removing(options: &TransferOptions) -> Conflict {
         let needs = "sources that are all meant: what is not in a list would be removed";
         return Some(["a removal", needs, "a list of names"]);
     }
+    if options.selection.part.is_some() {
+        let needs = "sources that are all meant: what other parts bring would be removed";
+        return Some(["a removal", needs, "a part of the names"]);
+    }
     None
+}
+
+fn pulling(options: &TransferOptions, direction: Direction) -> Conflict {
+    let needs = "a push: a server lists all that it is asked for";
+    let is_asked_for = options.selection.part.is_some() && direction == Direction::Pull;
+    is_asked_for.then_some(["a part of the names", needs, "a pull"])
 }
 
 fn moving(options: &TransferOptions) -> Conflict {
@@ -109,7 +128,7 @@ mod tests {
         let removal = |options: &mut TransferOptions| {
             options.file_options.removal = Some(Removal::new(None));
         };
-        check(&TransferOptions::default()).expect("the default");
+        check(&TransferOptions::default(), Direction::Push).expect("the default");
         let cases: [(&str, &str, Change); 12] = [
             ("a removal of at most 0", "found 0", |o| {
                 o.file_options.removal = Some(Removal::new(Some(0)));
@@ -157,12 +176,12 @@ mod tests {
         for (what, found, change) in cases {
             let mut options = TransferOptions::default();
             change(&mut options);
-            let error = check(&options).expect_err(what).to_string();
+            let error = check(&options, Direction::Push).expect_err(what).to_string();
             assert!(error.contains(what) && error.contains(found), "{error}");
         }
         let mut allowed = TransferOptions::default();
         removal(&mut allowed);
         allowed.file_options.move_sources = true;
-        check(&allowed).expect("a verified move that mirrors");
+        check(&allowed, Direction::Push).expect("a verified move that mirrors");
     }
 }

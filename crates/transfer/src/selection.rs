@@ -6,7 +6,7 @@
 //! out is not entered. With include rules alone, only what they fit is taken, and all below a
 //! directory that they fit.
 
-use crate::{error::problem, packed_names::PackedNames, patterns, problem::Problem};
+use crate::{error::problem, packed_names::PackedNames, part::Part, patterns, problem::Problem};
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use haul_protocol::{
     ProtocolError, limits,
@@ -48,16 +48,18 @@ pub struct Selection {
     pub modified_from: Option<i64>,
     /// Latest time of modification of the files that are meant, in seconds since 1970.
     pub modified_until: Option<i64>,
+    /// The part of the files that is meant; `None` where all are. Directories are in each part.
+    pub part: Option<Part>,
 }
 
 impl Selection {
     /// Whether nothing is left out.
     #[must_use]
     pub(crate) fn takes_all(&self) -> bool {
-        let Self { rules, names, size_min, size_max, modified_from, modified_until } = self;
+        let Self { rules, names, size_min, size_max, modified_from, modified_until, part } = self;
         let bounds = size_min.or(*size_max).is_some();
         let moments = modified_from.or(*modified_until).is_some();
-        rules.is_empty() && names.is_none() && !bounds && !moments
+        rules.is_empty() && names.is_none() && !bounds && !moments && part.is_none()
     }
 
     /// Messages of a size that fits, which together hold the selection.
@@ -250,7 +252,11 @@ impl Matcher {
     pub fn fit(&self, offer: &FileOffer, above_included: bool) -> Fit {
         let is_directory = offer.kind == FileKind::Directory;
         let by_name = self.fit_name(&offer.name, is_directory, above_included);
-        if is_directory || matches!(by_name, Fit::LeftOut) || self.within_bounds(offer) {
+        let is_of_part = || self.bounds.part.is_none_or(|part| part.takes(&offer.name));
+        if is_directory
+            || matches!(by_name, Fit::LeftOut)
+            || (self.within_bounds(offer) && is_of_part())
+        {
             by_name
         } else {
             Fit::LeftOut
@@ -382,6 +388,25 @@ mod tests {
         }
         let kind = FileKind::Directory;
         assert_eq!(matcher.fit(&FileOffer { kind, ..FileOffer::default() }, false), Fit::Taken);
+    }
+
+    #[test]
+    fn a_part_has_all_directories_and_its_files_and_links() {
+        let part = |number| {
+            let part = Some(Part::new(number, 2).unwrap());
+            Selection { part, ..Selection::default() }.compile().unwrap()
+        };
+        assert!(!Selection { part: Part::new(1, 1).ok(), ..Selection::default() }.takes_all());
+        for kind in [FileKind::Regular, FileKind::Symlink, FileKind::Directory] {
+            let taken = |name: &str| {
+                let offer = FileOffer { name: name.into(), kind, ..FileOffer::default() };
+                [1, 2].map(|number| part(number).fit(&offer, false) == Fit::Taken)
+            };
+            let both = ["a", "b", "c", "d", "e", "f"].map(taken);
+            let in_each = both.iter().filter(|taken| **taken == [true; 2]).count();
+            assert_eq!(in_each, if kind == FileKind::Directory { 6 } else { 0 });
+            assert!(both.iter().all(|taken| *taken != [false; 2]));
+        }
     }
 
     #[test]

@@ -51,12 +51,13 @@ const RELAYED: [&str; 36] = [
 const FOR_HERE: [&str; 7] =
     ["install-remote", "json", "port-range", "quiet", "remote-haul", "report", "ssh"];
 /// Options about this machine, such as a file that the one that sends does not have.
-const ABOUT_HERE: [&str; 9] = [
+const ABOUT_HERE: [&str; 10] = [
     "bind",
     "files-from",
     "firefly",
     "from0",
     "manifest",
+    "part",
     "proxy",
     "reverse",
     "through-ssh",

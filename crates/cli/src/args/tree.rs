@@ -4,6 +4,7 @@
 //! arrive.
 
 use super::{
+    shard_number::parse_part,
     usage_problem,
     values::{parse_moment, parse_preserve},
 };
@@ -11,7 +12,7 @@ use clap::{
     Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, ValueEnum, builder::ValueParser,
 };
 use haul_transfer::{
-    Effect, OnConflict, PackedNames, Preserve, Problem, Removal, Rule, TransferOptions,
+    Effect, OnConflict, PackedNames, Part, Preserve, Problem, Removal, Rule, TransferOptions,
     internals::parse_size,
 };
 use std::{
@@ -38,6 +39,14 @@ pub struct LowTree {
     /// The names of --files-from end with a zero byte, not with a line feed
     #[arg(long, requires = "files_from")]
     pub from0: bool,
+    /// Move only one part of the files, by their names: 2/16 is the second of sixteen
+    ///
+    /// For as many machines that are started alike, each with its part; together they move all.
+    /// auto/16 takes the number that a scheduler tells: PARALLEL_SEQ, HQ_TASK_ID or
+    /// SLURM_ARRAY_TASK_ID, counted from 1, JOB_COMPLETION_INDEX or SLURM_PROCID, counted from 0.
+    /// Only of a push.
+    #[arg(long, value_name = "K/N", value_parser = parse_part)]
+    pub part: Option<Part>,
     /// Leave out smaller files
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub min_size: Option<u64>,
@@ -61,7 +70,7 @@ pub struct LowTree {
     /// Remove from the target what the source directories do not have, after all else succeeded
     ///
     /// What --include, --exclude and the limits leave out stays. Not with --on-conflict keep-both.
-    #[arg(long, conflicts_with = "files_from")]
+    #[arg(long, conflicts_with_all = ["files_from", "part"])]
     pub delete: bool,
     /// Remove nothing if more than so many names would go
     #[arg(long, value_name = "N", requires = "delete")]
@@ -205,6 +214,7 @@ impl LowTree {
         let selection = &mut options.selection;
         selection.rules.clone_from(&self.rules.0);
         selection.names = names;
+        selection.part = self.part;
         (selection.size_min, selection.size_max) = (self.min_size, self.max_size);
         (selection.modified_from, selection.modified_until) = (self.max_age, self.min_age);
         let file_options = &mut options.file_options;

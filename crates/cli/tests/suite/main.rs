@@ -45,6 +45,7 @@ mod media_status;
 mod media_tls;
 mod mirrors;
 mod network;
+mod parts;
 mod private;
 mod probe_disk;
 mod probe_net;

@@ -1,0 +1,103 @@
+//! The number of this run among those that a scheduler started alike.
+
+use super::usage_problem;
+use haul_transfer::{Part, Problem};
+
+/// A variable in which a scheduler tells a run its number.
+struct Told {
+    variable: &'static str,
+    /// Number of the first run.
+    first: u32,
+}
+
+/// The variables, the innermost first: GNU parallel or HyperQueue may run within a job of Slurm.
+const VARIABLES: [Told; 5] = [
+    Told { variable: "PARALLEL_SEQ", first: 1 },
+    Told { variable: "HQ_TASK_ID", first: 1 },
+    Told { variable: "JOB_COMPLETION_INDEX", first: 0 },
+    Told { variable: "SLURM_ARRAY_TASK_ID", first: 1 },
+    Told { variable: "SLURM_PROCID", first: 0 },
+];
+
+/// Reads `--part`: `K/N`, or `auto/N` where the scheduler tells the number.
+///
+/// # Errors
+/// Says what a part is, or which variables were looked for.
+pub fn parse_part(text: &str) -> Result<Part, Problem> {
+    parse_part_with(text, &|name| std::env::var(name).ok())
+}
+
+fn parse_part_with(
+    text: &str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Part, Problem> {
+    let Some(count) = text.strip_prefix("auto/") else { return text.parse() };
+    let number = number_of_run(environment)?;
+    let count = count.parse::<u32>().map_err(|_| {
+        usage_problem("cannot read the part", "auto/N, as auto/16", text, "N is how many run")
+    })?;
+    Part::new(number, count)
+}
+
+/// Number of this run, counted from 1.
+fn number_of_run(environment: &dyn Fn(&str) -> Option<String>) -> Result<u32, Problem> {
+    let mut found = VARIABLES.iter().filter_map(|told| Some((told, environment(told.variable)?)));
+    let Some((told, value)) = found.next() else {
+        let names: Vec<_> = VARIABLES.iter().map(|told| told.variable).collect();
+        let needs = format!("one of {}", names.join(", "));
+        let hint = "say the number itself: --part 2/16";
+        return Err(usage_problem("no scheduler tells this run's number", &needs, "none", hint));
+    };
+    let number = value.parse::<u32>().ok().filter(|number| *number >= told.first);
+    number.map(|number| number - told.first + 1).ok_or_else(|| {
+        let what = format!("cannot take the number in {}", told.variable);
+        let needs = format!("a number from {} on", told.first);
+        usage_problem(&what, &needs, &value, "number the runs so, or say --part K/N")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(text: &str, variables: &[(&str, &str)]) -> Result<String, String> {
+        let environment = |name: &str| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+        };
+        let read = parse_part_with(text, &environment);
+        read.map(|part| part.to_string()).map_err(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn the_scheduler_tells_the_number_from_where_it_counts() {
+        for (variable, first, last) in [
+            ("PARALLEL_SEQ", "1", "16"),
+            ("HQ_TASK_ID", "1", "16"),
+            ("JOB_COMPLETION_INDEX", "0", "15"),
+            ("SLURM_ARRAY_TASK_ID", "1", "16"),
+            ("SLURM_PROCID", "0", "15"),
+        ] {
+            assert_eq!(part("auto/16", &[(variable, first)]).as_deref(), Ok("1/16"), "{variable}");
+            assert_eq!(part("auto/16", &[(variable, last)]).as_deref(), Ok("16/16"), "{variable}");
+        }
+        assert_eq!(part("2/16", &[("SLURM_PROCID", "7")]).as_deref(), Ok("2/16"));
+    }
+
+    #[test]
+    fn of_schedulers_within_each_other_the_innermost_counts() {
+        let slurm = [("SLURM_PROCID", "0"), ("SLURM_ARRAY_TASK_ID", "3")];
+        assert_eq!(part("auto/4", &slurm).as_deref(), Ok("3/4"));
+        let within = [slurm[0], slurm[1], ("PARALLEL_SEQ", "2")];
+        assert_eq!(part("auto/4", &within).as_deref(), Ok("2/4"));
+    }
+
+    #[test]
+    fn a_number_that_is_none_or_not_there_is_told() {
+        let none = part("auto/4", &[]).unwrap_err();
+        assert!(none.contains("SLURM_ARRAY_TASK_ID") && none.contains("--part 2/16"), "{none}");
+        let zero = part("auto/4", &[("SLURM_ARRAY_TASK_ID", "0")]).unwrap_err();
+        assert!(zero.contains("SLURM_ARRAY_TASK_ID") && zero.contains("from 1 on"), "{zero}");
+        assert!(part("auto/4", &[("SLURM_PROCID", "4")]).unwrap_err().contains("5/4"));
+        assert!(part("auto/x", &[("SLURM_PROCID", "0")]).unwrap_err().contains("auto/16"));
+    }
+}
