@@ -31,6 +31,7 @@ complete -c haul -n "__fish_haul_needs_command" -f -a "serve" -d 'Serves a direc
 complete -c haul -n "__fish_haul_needs_command" -f -a "push" -d 'Sends files and directories to a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "pull" -d 'Fetches files and directories from a server'
 complete -c haul -n "__fish_haul_needs_command" -f -a "copy" -d 'Copies between two machines that ssh reaches: the bytes go from one to the other'
+complete -c haul -n "__fish_haul_needs_command" -f -a "plan" -d 'Cuts a directory into shards that many machines move'
 complete -c haul -n "__fish_haul_needs_command" -f -a "ls" -d 'Lists what a server has, or a machine that ssh reaches'
 complete -c haul -n "__fish_haul_needs_command" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
 complete -c haul -n "__fish_haul_needs_command" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
@@ -65,6 +66,8 @@ complete -c haul -n "__fish_haul_using_subcommand serve" -s v -l verbose -d 'Pri
 complete -c haul -n "__fish_haul_using_subcommand serve" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"urls":[...]}'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand push" -l plan -d 'Move a shard of this plan, which `haul plan` has made: its source, to its target' -r -F
+complete -c haul -n "__fish_haul_using_subcommand push" -l shard -d 'The shard of --plan, from 1: K, K/N, or auto, which takes what a scheduler tells, as --part does' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l bwlimit -d 'The most bytes a second of all streams together: 500M, or in bits 10Gbit' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l streams -d 'Data connections; without it chosen from processors, round-trip time and sizes' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
@@ -323,6 +326,13 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l append-only -d 'Trust
 complete -c haul -n "__fish_haul_using_subcommand copy" -l watch -d 'Send what appears in the source directories too, until Ctrl-C'
 complete -c haul -n "__fish_haul_using_subcommand copy" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand copy" -s V -l version -d 'Print version'
+complete -c haul -n "__fish_haul_using_subcommand plan" -l shards -d 'Number of shards: several for each machine, so that one that is slow holds up little' -r
+complete -c haul -n "__fish_haul_using_subcommand plan" -l out -d 'The directory to write, where every run can read it; made if it is not there' -r -F
+complete -c haul -n "__fish_haul_using_subcommand plan" -l include -d 'Take what fits, as --exclude says' -r
+complete -c haul -n "__fish_haul_using_subcommand plan" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
+complete -c haul -n "__fish_haul_using_subcommand plan" -l json -d 'Print one JSON object a line: a shard each, and last the plan'
+complete -c haul -n "__fish_haul_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
+complete -c haul -n "__fish_haul_using_subcommand plan" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand ls" -l token-file -d 'Read the token from a file, not from the URL or HAUL_TOKEN' -r -F
 complete -c haul -n "__fish_haul_using_subcommand ls" -l bind -d 'Addresses or interfaces of this host that connections come from, such as eth0,eth1' -r
 complete -c haul -n "__fish_haul_using_subcommand ls" -l dscp -d 'Class that the packets ask for: a number below 64, or a name such as af11, cs1, le' -r
@@ -702,19 +712,20 @@ complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcomm
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "protection" -d 'Compares the protections of the data: clear, safe, and private by the kernel and by haul'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "studies" -d 'Repeats all studies that this host can, and writes one page: theirs beside ours'
 complete -c haul -n "__fish_haul_using_subcommand bench; and __fish_seen_subcommand_from help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "copy" -d 'Copies between two machines that ssh reaches: the bytes go from one to the other'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "ls" -d 'Lists what a server has, or a machine that ssh reaches'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
-complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy ls verify media token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "demo" -d 'Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "serve" -d 'Serves a directory: receives into it and sends from it'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "push" -d 'Sends files and directories to a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "pull" -d 'Fetches files and directories from a server'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "copy" -d 'Copies between two machines that ssh reaches: the bytes go from one to the other'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "plan" -d 'Cuts a directory into shards that many machines move'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "ls" -d 'Lists what a server has, or a machine that ssh reaches'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "verify" -d 'Reads files again from their disks and compares them with a manifest'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "media" -d 'Serves films and recordings over HTTP to players, browsers and ffmpeg'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "token" -d 'Makes, lists and revokes the tokens that a server accepts'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "probe" -d 'Measures what disks, network and path could carry, before anything is moved'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "tune" -d 'Audits this host as a data transfer node, and tunes it, with a way back'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "bench" -d 'Measures this host\'s engines and haul\'s choices, and repeats studies'
+complete -c haul -n "__fish_haul_using_subcommand help; and not __fish_seen_subcommand_from demo serve push pull copy plan ls verify media token probe tune bench help" -f -a "help" -d 'Print this message or the help of the given subcommand(s)'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from media" -f -a "capacity" -d 'How many viewers there may be, by what was measured, and what limits them'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "new" -d 'Makes a token and prints it, once'
 complete -c haul -n "__fish_haul_using_subcommand help; and __fish_seen_subcommand_from token" -f -a "list" -d 'Lists the tokens: id, rights, root, expiry, status'

@@ -12,6 +12,7 @@ pub mod examples;
 pub mod habits;
 pub mod ls;
 pub mod media;
+pub mod plan;
 pub mod probe;
 pub mod proxy;
 pub mod recording;
@@ -55,6 +56,7 @@ pub enum LowCommand {
     Push(transfer::LowPush),
     Pull(transfer::LowPull),
     Copy(copy::LowCopy),
+    Plan(plan::LowPlan),
     Ls(ls::LowLs),
     Verify(verify::LowVerify),
     Media(media::LowMedia),

@@ -8,6 +8,7 @@ pub mod demo;
 pub mod ls;
 pub mod media;
 mod other_side;
+pub mod plan;
 pub mod probe;
 pub mod pull;
 pub mod push;

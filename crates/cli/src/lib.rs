@@ -43,6 +43,7 @@ fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
         LowCommand::Push(low) => commands::push::run(&low),
         LowCommand::Pull(low) => commands::pull::run(&low),
         LowCommand::Copy(low) => commands::copy::run(low),
+        LowCommand::Plan(low) => commands::plan::run(&low),
         LowCommand::Ls(low) => commands::ls::run(&low),
         LowCommand::Verify(low) => commands::verify::run(low),
         LowCommand::Token(low) => commands::token::run(low),
@@ -62,6 +63,7 @@ fn wants_json(command: &LowCommand) -> bool {
         LowCommand::Push(low) => low.transfer.json,
         LowCommand::Pull(low) => low.transfer.json,
         LowCommand::Copy(low) => low.transfer.json,
+        LowCommand::Plan(low) => low.json,
         LowCommand::Ls(low) => low.json,
         LowCommand::Verify(low) => low.json,
         LowCommand::Token(low) => match &low.command {

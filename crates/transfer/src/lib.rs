@@ -99,6 +99,7 @@ mod options;
 mod packed_names;
 mod part;
 mod patterns;
+mod plan;
 mod preflight;
 mod probe;
 mod problem;
@@ -136,6 +137,7 @@ pub use options::{
 };
 pub use packed_names::PackedNames;
 pub use part::{PARTS_MAX, Part};
+pub use plan::{Made, Plan, SHARDS_MAX, Shard, make as make_plan};
 pub use selection::{Effect, Rule, Selection};
 
 // Events and the report.

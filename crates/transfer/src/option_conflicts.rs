@@ -119,7 +119,7 @@ fn numbers(options: &TransferOptions) -> Conflict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{file_options::Removal, options::Rdma, packed_names::PackedNames};
+    use crate::{file_options::Removal, options::Rdma, packed_names::PackedNames, part::Part};
     use std::sync::Arc;
 
     #[test]
@@ -129,13 +129,17 @@ mod tests {
             options.file_options.removal = Some(Removal::new(None));
         };
         check(&TransferOptions::default(), Direction::Push).expect("the default");
-        let cases: [(&str, &str, Change); 12] = [
+        let cases: [(&str, &str, Change); 13] = [
             ("a removal of at most 0", "found 0", |o| {
                 o.file_options.removal = Some(Removal::new(Some(0)));
             }),
             ("a removal", "a list of names", |o| {
                 o.file_options.removal = Some(Removal::new(None));
                 o.selection.names = Some(Arc::new(PackedNames::default()));
+            }),
+            ("a removal", "a part of the names", |o| {
+                o.file_options.removal = Some(Removal::new(None));
+                o.selection.part = Part::new(1, 2).ok();
             }),
             ("a move", "digest none", |o| {
                 o.file_options.move_sources = true;
@@ -183,5 +187,9 @@ mod tests {
         removal(&mut allowed);
         allowed.file_options.move_sources = true;
         check(&allowed, Direction::Push).expect("a verified move that mirrors");
+        let mut part = TransferOptions::default();
+        part.selection.part = Part::new(1, 2).ok();
+        check(&part, Direction::Push).expect("a part is pushed");
+        check(&part, Direction::Pull).expect_err("a part is not pulled");
     }
 }

@@ -30,7 +30,8 @@ impl Part {
             return Ok(Self { index: number - 1, count });
         }
         let needs = format!("K/N with K from 1 to N, and N up to {PARTS_MAX}");
-        Err(problem("there is no such part", &needs, &format!("{number}/{count}"), ""))
+        let hint = "number the runs from 1 to N";
+        Err(problem("there is no such part", &needs, &format!("{number}/{count}"), hint))
     }
 
     /// Whether a file of this name, as the receiver has it, belongs to the part.
@@ -51,7 +52,7 @@ impl FromStr for Part {
         let numbers = text.split_once('/').map(|(number, count)| (number.parse(), count.parse()));
         match numbers {
             Some((Ok(number), Ok(count))) => Self::new(number, count),
-            _ => Err(problem("cannot read the part", "K/N, as 2/16", text, "")),
+            _ => Err(problem("cannot read the part", "K/N, as 2/16", text, "K begins at 1")),
         }
     }
 }

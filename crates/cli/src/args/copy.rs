@@ -75,7 +75,9 @@ impl LowCopy {
                 let hint = "within this machine cp and rsync copy";
                 Err(usage_problem("nothing to copy over a network", needs, "names here", hint))
             }
-            (true, false) => Ok(CheckedCopy::Push(LowPush { words, transfer })),
+            (true, false) => {
+                Ok(CheckedCopy::Push(LowPush { words, plan: None, shard: None, transfer }))
+            }
             (false, true) => Ok(CheckedCopy::Pull(LowPull { words, transfer })),
             (false, false) => between(&given, sources, target, transfer),
         }

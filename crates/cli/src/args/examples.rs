@@ -46,6 +46,7 @@ haul push *.vdif URL/run7/              send files into /data/run7
 haul pull URL/run7 .                    fetch a directory
 haul push run7 ann@dtn1:archive/        to where ssh leads, without a server that runs
 haul copy ann@dtn1:run7 bob@dtn2:data/  from one machine to another, not through this one
+haul plan run7 URL --shards 16 --out p  for sixteen machines: haul push --plan p --shard 3
 haul ls URL/run7                        what is there
 haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
@@ -196,6 +197,24 @@ haul copy 'dtn1:/data/*.vdif' dtn2:/archive/ --protection private
 haul copy dtn1:run7 dtn2:run7/ --install-remote     machines that have no haul",
     },
     EXIT_STATUS,
+];
+
+const PLAN: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul plan /data/run7 URL1 URL2 --shards 64 --out /shared/plan
+haul push --plan /shared/plan --shard 3             one shard, by hand
+sbatch --array=1-64 --wrap 'haul push --plan /shared/plan --shard auto'
+seq 64 | parallel -S n1,n2 haul push --plan /shared/plan --shard {}",
+    },
+    Section {
+        title: "Exit status",
+        lines: "\
+0  all that is meant is in a shard
+1  a directory could not be looked into: the plan is whole without it
+2  nothing could start: no directory, a plan that is there already, wrong arguments",
+    },
 ];
 
 const LS: &[Section] = &[
@@ -465,6 +484,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-push" => PUSH,
         "haul-pull" => PULL,
         "haul-copy" => COPY,
+        "haul-plan" => PLAN,
         "haul-ls" => LS,
         "haul-verify" => VERIFY,
         "haul-token" => TOKEN,

@@ -39,20 +39,51 @@ fn parse_part_with(
     Part::new(number, count)
 }
 
+/// The shard that is asked for: its number, and how many there are where that was said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedShard {
+    pub number: u32,
+    pub count: Option<u32>,
+}
+
+/// Reads `--shard`: `auto`, where the scheduler tells the number, `K` or `K/N`.
+///
+/// # Errors
+/// Says what a shard is, or which variables were looked for.
+pub fn parse_shard(text: &str) -> Result<AskedShard, Problem> {
+    parse_shard_with(text, &|name| std::env::var(name).ok())
+}
+
+fn parse_shard_with(
+    text: &str,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<AskedShard, Problem> {
+    let (number, count) = text.split_once('/').map_or((text, None), |(k, n)| (k, Some(n)));
+    let refused = |_| {
+        usage_problem("cannot read the shard", "auto, K or K/N, as 2/16", text, "K begins at 1")
+    };
+    let count = count.map(str::parse).transpose().map_err(refused)?;
+    let number = match number {
+        "auto" => number_of_run(environment)?,
+        number => number.parse().map_err(refused)?,
+    };
+    Ok(AskedShard { number, count })
+}
+
 /// Number of this run, counted from 1.
 fn number_of_run(environment: &dyn Fn(&str) -> Option<String>) -> Result<u32, Problem> {
     let mut found = VARIABLES.iter().filter_map(|told| Some((told, environment(told.variable)?)));
     let Some((told, value)) = found.next() else {
         let names: Vec<_> = VARIABLES.iter().map(|told| told.variable).collect();
         let needs = format!("one of {}", names.join(", "));
-        let hint = "say the number itself: --part 2/16";
+        let hint = "say the number itself, as 2/16";
         return Err(usage_problem("no scheduler tells this run's number", &needs, "none", hint));
     };
     let number = value.parse::<u32>().ok().filter(|number| *number >= told.first);
     number.map(|number| number - told.first + 1).ok_or_else(|| {
         let what = format!("cannot take the number in {}", told.variable);
         let needs = format!("a number from {} on", told.first);
-        usage_problem(&what, &needs, &value, "number the runs so, or say --part K/N")
+        usage_problem(&what, &needs, &value, "number the runs so, or say it as K/N")
     })
 }
 
@@ -84,6 +115,26 @@ mod tests {
     }
 
     #[test]
+    fn a_shard_is_a_number_with_or_without_how_many_there_are() {
+        let shard = |text: &str, variables: &[(&str, &str)]| {
+            let environment = |name: &str| {
+                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned())
+            };
+            parse_shard_with(text, &environment).map_err(|problem| problem.to_string())
+        };
+        let is = |number, count| Ok(AskedShard { number, count });
+        let third = [("SLURM_PROCID", "2")];
+        assert_eq!(shard("2", &third), is(2, None));
+        assert_eq!(shard("2/16", &third), is(2, Some(16)));
+        assert_eq!(shard("auto", &third), is(3, None));
+        assert_eq!(shard("auto/4", &third), is(3, Some(4)));
+        assert!(shard("auto", &[]).unwrap_err().contains("SLURM_PROCID"));
+        for text in ["", "x", "1/x", "-1", "1/2/3"] {
+            assert!(shard(text, &[]).unwrap_err().contains("K/N"), "{text}");
+        }
+    }
+
+    #[test]
     fn of_schedulers_within_each_other_the_innermost_counts() {
         let slurm = [("SLURM_PROCID", "0"), ("SLURM_ARRAY_TASK_ID", "3")];
         assert_eq!(part("auto/4", &slurm).as_deref(), Ok("3/4"));
@@ -94,7 +145,7 @@ mod tests {
     #[test]
     fn a_number_that_is_none_or_not_there_is_told() {
         let none = part("auto/4", &[]).unwrap_err();
-        assert!(none.contains("SLURM_ARRAY_TASK_ID") && none.contains("--part 2/16"), "{none}");
+        assert!(none.contains("SLURM_ARRAY_TASK_ID") && none.contains("as 2/16"), "{none}");
         let zero = part("auto/4", &[("SLURM_ARRAY_TASK_ID", "0")]).unwrap_err();
         assert!(zero.contains("SLURM_ARRAY_TASK_ID") && zero.contains("from 1 on"), "{zero}");
         assert!(part("auto/4", &[("SLURM_PROCID", "4")]).unwrap_err().contains("5/4"));

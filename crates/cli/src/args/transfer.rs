@@ -4,6 +4,7 @@ use super::{
     connections::LowConnections,
     proxy::LowProxy,
     recording::LowRecording,
+    shard_number::{AskedShard, parse_shard},
     ssh::{LowSsh, OtherSide, check_is_here},
     tree::LowTree,
     usage_problem,
@@ -13,13 +14,14 @@ use clap::{Args, ValueEnum, builder::PossibleValue, builder::PossibleValuesParse
 use haul_datapath::engines::ENGINES;
 use haul_protocol::limits::{SPAN_BYTES_MAX, SPAN_BYTES_MIN, STREAMS_MAX};
 use haul_transfer::{
-    ClearDigest, Engine, HaulUrl, Problem, Protection, RETRY_FOR_DEFAULT, Rdma,
+    ClearDigest, Engine, HaulUrl, Plan, Problem, Protection, RETRY_FOR_DEFAULT, Rdma,
     STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions, internals::parse_size,
 };
 use std::{
     ffi::{OsStr, OsString},
-    os::unix::ffi::OsStrExt,
-    path::PathBuf,
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// Sends files and directories to a server
@@ -40,12 +42,21 @@ use std::{
 #[command(override_usage = "haul push [OPTIONS] <SOURCE>... <URL|[USER@]HOST:PATH>")]
 pub struct LowPush {
     // One list, so that options may stand anywhere among the words.
-    #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
+    #[arg(value_name = "SOURCE", required_unless_present = "plan", num_args = 1..)]
     #[arg(
         help = "Files, `dir`, `dir/` or `zero:SIZE`, and last haul://[TOKEN@]HOST[:PORT]/dir/ or \
                   [USER@]HOST:dir/"
     )]
     pub words: Vec<OsString>,
+    /// Move a shard of this plan, which `haul plan` has made: its source, to its target
+    #[arg(long, value_name = "DIR", requires = "shard")]
+    #[arg(conflicts_with_all = ["words", "files_from", "part", "include", "exclude", "delete"])]
+    #[arg(conflicts_with_all = ["watch", "follow", "move_sources"])]
+    pub plan: Option<PathBuf>,
+    /// The shard of --plan, from 1: K, K/N, or auto, which takes what a scheduler tells, as --part
+    /// does
+    #[arg(long, value_name = "K", requires = "plan", value_parser = parse_shard)]
+    pub shard: Option<AskedShard>,
     #[command(flatten)]
     pub transfer: LowTransfer,
 }
@@ -269,6 +280,9 @@ impl LowPush {
     /// # Errors
     /// Says which argument cannot be taken and why.
     pub fn checked(&self) -> Result<CheckedPush, Problem> {
+        if let (Some(place), Some(asked)) = (&self.plan, self.shard) {
+            return self.checked_shard(place, asked);
+        }
         let (sources, to) = split_push(&self.words)?;
         let parsed = sources.iter().map(|source| parse_source(source));
         Ok(CheckedPush {
@@ -276,6 +290,23 @@ impl LowPush {
             to: self.transfer.other_side(&[to])?,
             options: self.transfer.checked(sources)?,
         })
+    }
+
+    fn checked_shard(&self, place: &Path, asked: AskedShard) -> Result<CheckedPush, Problem> {
+        let plan = Plan::open(place)?;
+        if let Some(count) = asked.count.filter(|count| *count != plan.shards) {
+            let what = format!("cannot take shard {}/{count}", asked.number);
+            let needs = format!("the {} shards of the plan", plan.shards);
+            let hint = "start as many runs as the plan has shards";
+            return Err(usage_problem(&what, &needs, &count.to_string(), hint));
+        }
+        let shard = plan.shard(asked.number)?;
+        let source = OsString::from_vec(plan.source.0.clone());
+        let to = OsString::from(plan.target(asked.number));
+        let mut options = self.transfer.checked(std::slice::from_ref(&source))?;
+        options.selection.names = Some(Arc::new(shard.names));
+        let to = self.transfer.other_side(&[to.as_os_str()])?;
+        Ok(CheckedPush { sources: vec![SourceSpec::Path(source)], to, options })
     }
 }
 

@@ -46,6 +46,7 @@ mod media_tls;
 mod mirrors;
 mod network;
 mod parts;
+mod plans;
 mod private;
 mod probe_disk;
 mod probe_net;

@@ -210,7 +210,7 @@ impl Opener {
     }
 
     /// Decrypts a whole record to the beginning of `out`, which holds all that is encrypted in it:
-    /// [`inner_bytes`] of it, more than its content. Says the content's type and length.
+    /// more bytes than its content. Says the content's type and length.
     ///
     /// # Errors
     /// As [`Self::open`].

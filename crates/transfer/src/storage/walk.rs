@@ -415,7 +415,7 @@ fn too_long(name: &[u8], why: &str) -> Fault {
 }
 
 /// Whether `name` is `directory` or below it.
-pub(super) fn is_at_or_below(name: &[u8], directory: &[u8]) -> bool {
+pub fn is_at_or_below(name: &[u8], directory: &[u8]) -> bool {
     name.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 

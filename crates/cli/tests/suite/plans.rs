@@ -1,0 +1,145 @@
+//! Plans: a tree cut into shards, each moved by a run of its own.
+
+use crate::harness::{
+    Place, assert_same_trees,
+    process::{Haul, Ran},
+    server::Server,
+};
+use serde_json::Value;
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{PermissionsExt, symlink},
+    },
+};
+
+/// A tree with all that a shard may hold.
+fn tree_of(place: &Place) -> u64 {
+    place.tree(&place.source("tree"), 4, 50);
+    place.file(&place.source("tree/large"), 9 << 20);
+    let odd = OsString::from_vec(b"odd \xff\n\"name".to_vec());
+    place.file(&place.source("tree/d0").join(odd), 1000);
+    symlink("d0/f1", place.source("tree/link")).unwrap();
+    fs::create_dir_all(place.source("tree/no/thing/here")).unwrap();
+    4 * 50 + 3
+}
+
+fn planned(place: &Place, words: &[OsString]) -> Ran {
+    let words = [&words!["plan"], words, &words!["--json", "--out", place.path("plan")]].concat();
+    Haul::start(place.command(&words)).finish()
+}
+
+fn push_shard(place: &Place, shard: &str) -> Ran {
+    place.push(&words!["--plan", place.path("plan"), "--shard", shard])
+}
+
+fn lines_of(place: &Place, shard: u32) -> Vec<Value> {
+    let text = fs::read_to_string(place.path(format!("plan/shard-{shard:05}.jsonl"))).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[test]
+fn shards_together_move_the_tree_and_each_name_is_in_one() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let files = tree_of(&place);
+    let words = words![place.source("tree"), server.url(""), server.url(""), "--shards", "5"];
+    let ran = planned(&place, &words);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    // Four directories of the tree hold an empty one, and one lies deep.
+    let plan = &ran.named("plan")[0];
+    assert_eq!((&plan["files"], &plan["targets"]), (&(files + 5).into(), &2.into()), "{plan}");
+    let said = (1..=5).map(|shard| lines_of(&place, shard));
+    let mut names = Vec::new();
+    for (lines, shard) in said.zip(ran.named("shard")) {
+        assert_eq!(lines[0]["files"].as_u64().unwrap() as usize, lines.len() - 1);
+        assert_eq!(lines[0]["bytes"], shard["bytes"]);
+        let sum: u64 = lines[1..].iter().map(|line| line["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(lines[0]["bytes"], sum);
+        names.extend(lines[1..].iter().map(|line| line["path"].as_str().unwrap().to_owned()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len() as u64, files + 5);
+    let mode = fs::metadata(place.path("plan/plan.json")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it holds tokens");
+    for shard in ["1", "2/5", "3", "4", "5"] {
+        push_shard(&place, shard).ok();
+    }
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
+#[test]
+fn shards_take_the_targets_in_turn_and_the_number_from_the_scheduler() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of(&place);
+    let source = OsString::from(format!("{}/", place.source("tree").display()));
+    let words =
+        words![source, server.url("a/"), server.url("b/"), "--shards", "2", "--exclude", "large"];
+    assert_eq!(planned(&place, &words).status, 0);
+    for index in ["0", "1"] {
+        let words = words!["push", "--plan", place.path("plan"), "--shard", "auto", "--json"];
+        let mut command = place.command(&words);
+        command.env("JOB_COMPLETION_INDEX", index);
+        Haul::start(command).finish().ok();
+    }
+    let count = |root: &str| haul_testkit::tree::names(&place.root(root)).unwrap().len();
+    assert!(count("a") > 50 && count("b") > 50, "{} {}", count("a"), count("b"));
+    let large = |root: &str| place.root(root).join("large").exists();
+    assert!(!large("a") && !large("b"), "it is left out");
+}
+
+#[test]
+fn a_shard_that_is_run_twice_at_once_or_killed_is_run_again() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of(&place);
+    planned(&place, &words![place.source("tree"), server.url(""), "--shards", "2"]);
+    let start = |shard: &str, rate: &str| {
+        let words = words!["push", "--plan", place.path("plan"), "--shard", shard];
+        place.start(&[words, words!["--bwlimit", rate]].concat())
+    };
+    let mut killed = ["1", "2"].map(|shard| start(shard, "2M"));
+    // The shard with 9 MiB in one file is in the middle then; the other may be over.
+    let has_large = |shard| lines_of(&place, shard).iter().any(|line| line["path"] == "large");
+    killed[usize::from(has_large(2))].wait_for_bytes("bytes_received", 1);
+    killed.iter_mut().for_each(Haul::kill);
+    for twice in ["1", "1", "2", "2"].map(|shard| start(shard, "20M")) {
+        let status = twice.finish().status;
+        assert!(status <= 1, "status {status}: of two writers one may say that the other is there");
+    }
+    for shard in ["1", "2"] {
+        push_shard(&place, shard).ok();
+    }
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
+#[test]
+fn what_is_no_plan_and_no_shard_ends_with_two() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    push_shard(&place, "1").refused(&["cannot read the plan", "haul plan"]);
+    place.tree(&place.source("tree"), 1, 3);
+    let words = words![place.source("tree"), server.url(""), "--shards", "2"];
+    assert_eq!(planned(&place, &words).status, 0);
+    planned(&place, &words).refused(&["there is a plan", "another directory"]);
+    push_shard(&place, "3").refused(&["no such shard", "from 1 to 2"]);
+    push_shard(&place, "1/3").refused(&["the 2 shards of the plan"]);
+    push_shard(&place, "auto").refused(&["SLURM_ARRAY_TASK_ID"]);
+    let shard = place.path("plan/shard-00001.jsonl");
+    let text = fs::read_to_string(&shard).unwrap();
+    let cut = &text[..text.trim_end().rfind('\n').unwrap() + 1];
+    for broken in [cut, "", &text.replace("\"f", "\"../f"), &text.replace(":1,", ":9,")] {
+        fs::write(&shard, broken).unwrap();
+        push_shard(&place, "1").refused(&["cannot read the shard"]);
+    }
+    fs::remove_dir_all(place.path("plan")).unwrap();
+    let file = words![place.source("tree/d0/f0"), server.url(""), "--shards", "2"];
+    planned(&place, &file).refused(&["a directory", "a single file"]);
+    let two = words![place.source("tree"), place.source("tree"), "--shards", "2"];
+    planned(&place, &two).refused(&["haul serve"]);
+    assert!(!place.path("plan").exists());
+}

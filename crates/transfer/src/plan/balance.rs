@@ -1,0 +1,161 @@
+//! Distribution of batches of names over shards, so that bytes and files are about equal in each.
+//!
+//! Longest processing time first (Graham, 1969): the batches by falling bytes, each to the shard
+//! that is then least full, which is the sum of its shares of all bytes and of all files. So small
+//! files fill up what large ones have left uneven.
+
+/// Names that stay together: they lie one behind the other in the walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// Place of the first line in the list of all, in bytes.
+    pub from: u64,
+    /// Bytes of the lines.
+    pub len: u64,
+    pub files: u64,
+    pub bytes: u64,
+}
+
+/// Batches of each shard, in the order of the walk.
+#[must_use]
+pub fn distribute(mut batches: Vec<Batch>, shards: usize) -> Vec<Vec<Batch>> {
+    let total = |of: fn(&Batch) -> u64| batches.iter().map(of).sum::<u64>().max(1) as f64;
+    let (all_bytes, all_files) = (total(|batch| batch.bytes), total(|batch| batch.files));
+    batches.sort_by_key(|batch| (std::cmp::Reverse(batch.bytes), batch.from));
+    let mut loads = vec![(0_u64, 0_u64); shards];
+    let mut lists = vec![Vec::new(); shards];
+    for batch in batches {
+        let with = |load: &(u64, u64)| {
+            let bytes = (load.0 + batch.bytes) as f64 / all_bytes;
+            let files = (load.1 + batch.files) as f64 / all_files;
+            (bytes + files, bytes.max(files))
+        };
+        let compare = |one: &usize, other: &usize| {
+            let (one, other) = (with(&loads[*one]), with(&loads[*other]));
+            one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
+        };
+        let Some(least) = (0..shards).min_by(compare) else { break };
+        loads[least] = (loads[least].0 + batch.bytes, loads[least].1 + batch.files);
+        lists[least].push(batch);
+    }
+    for list in &mut lists {
+        list.sort_by_key(|batch| batch.from);
+    }
+    lists
+}
+
+/// Cuts a walk into batches that are small beside a shard: at most a 64th of one, as far as the
+/// walk has come, so that what is left over at the end is little.
+#[derive(Debug)]
+pub struct Cutting {
+    shards: u64,
+    files: u64,
+    bytes: u64,
+    batches: Vec<Batch>,
+    open: Batch,
+}
+
+/// Batches that a shard is made of, at least.
+const BATCHES_OF_SHARD: u64 = 64;
+/// Most files of a batch.
+const FILES_MAX: u64 = 4096;
+
+impl Cutting {
+    #[must_use]
+    pub fn new(shards: u32) -> Self {
+        let (files, bytes, batches, open) = (0, 0, Vec::new(), Batch::default());
+        Self { shards: shards.into(), files, bytes, batches, open }
+    }
+
+    /// Takes the next name: the bytes of its line, and of its file.
+    pub fn take(&mut self, line_bytes: u64, file_bytes: u64) {
+        let parts = self.shards * BATCHES_OF_SHARD;
+        let files_max = (self.files / parts).clamp(1, FILES_MAX);
+        let is_full = self.open.files >= files_max
+            || (self.open.files > 0 && self.open.bytes + file_bytes > self.bytes / parts);
+        if is_full {
+            self.close();
+        }
+        self.open.len += line_bytes;
+        self.open.files += 1;
+        self.open.bytes += file_bytes;
+        self.files += 1;
+        self.bytes += file_bytes;
+    }
+
+    fn close(&mut self) {
+        let next = Batch { from: self.open.from + self.open.len, ..Batch::default() };
+        self.batches.push(std::mem::replace(&mut self.open, next));
+    }
+
+    /// All batches, with how many files and bytes they have.
+    #[must_use]
+    pub fn finish(mut self) -> (Vec<Batch>, u64, u64) {
+        if self.open.files > 0 {
+            self.close();
+        }
+        (self.batches, self.files, self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sizes of a tree, without a source of chance.
+    fn sizes(count: u64, of: fn(u64) -> u64) -> Vec<u64> {
+        let mix = |n: u64| (n.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        (0..count).map(|n| of(mix(n))).collect()
+    }
+
+    /// Largest deviation of a shard from the mean, of bytes and of files.
+    fn deviation(sizes: &[u64], shards: u32) -> (f64, f64) {
+        let mut cutting = Cutting::new(shards);
+        sizes.iter().for_each(|size| cutting.take(50, *size));
+        let (batches, files, bytes) = cutting.finish();
+        assert_eq!((files, bytes), (sizes.len() as u64, sizes.iter().sum::<u64>()));
+        let lists = distribute(batches, shards as usize);
+        let mut places: Vec<_> = lists.iter().flatten().map(|it| (it.from, it.len)).collect();
+        places.sort_unstable();
+        let end = places.iter().fold(0, |at, (from, len)| {
+            assert_eq!(at, *from, "each line is in one shard");
+            from + len
+        });
+        assert_eq!(end, 50 * sizes.len() as u64);
+        let worst = |of: fn(&Batch) -> u64, all: u64| {
+            let mean = all as f64 / f64::from(shards);
+            let loads = lists.iter().map(|list| list.iter().map(of).sum::<u64>() as f64);
+            loads.map(|load| (load - mean).abs() / mean).fold(0.0, f64::max)
+        };
+        (worst(|batch| batch.bytes, bytes.max(1)), worst(|batch| batch.files, files))
+    }
+
+    #[test]
+    fn bytes_and_files_are_within_five_percent_in_each_shard() {
+        for shards in [2, 7, 16] {
+            for (what, sizes) in [
+                ("equal", sizes(20_000, |_| 1 << 20)),
+                ("even", sizes(20_000, |n| n % (1 << 20))),
+                ("skewed", sizes(20_000, |n| 1 << (n % 24))),
+                ("some large", sizes(20_000, |n| if n % 100 == 0 { 1 << 30 } else { n % 5000 })),
+                ("empty", sizes(20_000, |_| 0)),
+            ] {
+                let (bytes, files) = deviation(&sizes, shards);
+                let bytes = if what == "empty" { 0.0 } else { bytes };
+                assert!(bytes < 0.05 && files < 0.05, "{what}, {shards}: {bytes} {files}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_larger_than_a_shard_has_one_and_the_rest_is_equal() {
+        let mut all = sizes(5000, |n| n % 1000);
+        all.insert(2500, 1 << 40);
+        let mut cutting = Cutting::new(4);
+        all.iter().for_each(|size| cutting.take(50, *size));
+        let lists = distribute(cutting.finish().0, 4);
+        let counts: Vec<u64> =
+            lists.iter().map(|list| list.iter().map(|batch| batch.files).sum()).collect();
+        assert_eq!(counts.iter().filter(|count| **count == 1).count(), 1, "{counts:?}");
+        assert!(counts.iter().filter(|count| **count > 1500).count() == 3, "{counts:?}");
+    }
+}
