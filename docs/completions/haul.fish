@@ -66,8 +66,8 @@ complete -c haul -n "__fish_haul_using_subcommand serve" -s v -l verbose -d 'Pri
 complete -c haul -n "__fish_haul_using_subcommand serve" -l json -d 'Print one JSON object a line: first {"event":"listening","url":...,"urls":[...]}'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand serve" -s V -l version -d 'Print version'
-complete -c haul -n "__fish_haul_using_subcommand push" -l plan -d 'Move a shard of this plan, which `haul plan` has made: its source, to its target' -r -F
-complete -c haul -n "__fish_haul_using_subcommand push" -l shard -d 'The shard of --plan, from 1: K, K/N, or auto, which takes what a scheduler tells, as --part does' -r
+complete -c haul -n "__fish_haul_using_subcommand push" -l plan -d 'Move one shard of the plan in this directory, made by `haul plan`' -r -F
+complete -c haul -n "__fish_haul_using_subcommand push" -l shard -d 'Number of the shard, from 1: K, K/N, or auto, to take it from the scheduler as --part does' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l bwlimit -d 'The most bytes a second of all streams together: 500M, or in bits 10Gbit' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l streams -d 'Data connections; without it chosen from processors, round-trip time and sizes' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l span-size -d 'Bytes that are sent, verified and made durable as one, a power of two like 8M' -r
@@ -327,7 +327,7 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l watch -d 'Send what a
 complete -c haul -n "__fish_haul_using_subcommand copy" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand copy" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand plan" -l shards -d 'Number of shards: several for each machine, so that one that is slow holds up little' -r
-complete -c haul -n "__fish_haul_using_subcommand plan" -l out -d 'The directory to write, where every run can read it; made if it is not there' -r -F
+complete -c haul -n "__fish_haul_using_subcommand plan" -l out -d 'The directory to write, outside of SOURCE, where every run can read it' -r -F
 complete -c haul -n "__fish_haul_using_subcommand plan" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand plan" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand plan" -l json -d 'Print one JSON object a line: a shard each, and last the plan'

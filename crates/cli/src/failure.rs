@@ -23,9 +23,19 @@ pub struct Failure {
     pub words: String,
     /// The error as an object for `--json`.
     pub problem: Problem,
+    /// Whether the same command may help later, though nothing could start.
+    pub may_pass: bool,
 }
 
 impl Failure {
+    /// This failure for a scheduler, which runs again what ended with 1, and never what ended with
+    /// 2.
+    #[must_use]
+    pub fn of_one_of_many(self) -> Self {
+        let status = if self.may_pass { ExitStatus::SomeFailed } else { self.status };
+        Self { status, ..self }
+    }
+
     /// Prints the error and returns the exit status.
     pub fn show(self, json: bool) -> ExitStatus {
         ui::print_to_stderr(&self.words);
@@ -39,16 +49,20 @@ impl Failure {
 /// Makes the failure of a problem that let nothing start.
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
-        Self { status: ExitStatus::CouldNotStart, words: problem.to_string(), problem }
+        let (status, words) = (ExitStatus::CouldNotStart, problem.to_string());
+        Self { status, words, problem, may_pass: false }
     }
 }
 
 impl From<TransferError> for Failure {
     fn from(error: TransferError) -> Self {
         let status = match &error {
-            TransferError::CouldNotStart(_) => ExitStatus::CouldNotStart,
+            TransferError::CouldNotStart(_) | TransferError::Unavailable(_) => {
+                ExitStatus::CouldNotStart
+            }
             _ => ExitStatus::SomeFailed,
         };
-        Self { status, words: error.to_string(), problem: error.problem() }
+        let may_pass = !matches!(error, TransferError::CouldNotStart(_));
+        Self { status, words: error.to_string(), problem: error.problem(), may_pass }
     }
 }

@@ -53,7 +53,7 @@ pub(crate) fn send_whole(
     boundary: Boundary,
 ) -> Result<(), (usize, io::Error)> {
     let Some(end) = wire.tls_send_end() else {
-        return send_whole_to(wire.socket(), bytes, boundary);
+        return send_whole_to(bare(wire).map_err(|error| (0, error))?, bytes, boundary);
     };
     end.send(bytes).map_err(|error| (0, error))?;
     match boundary {
@@ -71,7 +71,19 @@ pub(crate) fn send_in_place(
 ) -> Result<(), (usize, io::Error)> {
     match wire.tls_send_end() {
         Some(end) => end.send_in_place(bytes, boundary),
-        None => send_whole_to(wire.socket(), bytes, boundary),
+        None => send_whole_to(bare(wire).map_err(|error| (0, error))?, bytes, boundary),
+    }
+}
+
+/// The socket of a wire on which bytes go as they are; an error for the end of TLS that goes the
+/// other way, so that nothing is ever sent or taken there without its key.
+fn bare(wire: &Wire) -> io::Result<&OwnedFd> {
+    match wire {
+        Wire::Tls(_) => {
+            let why = "this end of TLS goes the other way";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+        }
+        Wire::Tcp(_) | Wire::KernelTls(_) | Wire::Fabric(_) => Ok(wire.socket()),
     }
 }
 
@@ -115,7 +127,7 @@ pub(crate) fn receive_whole(wire: &mut Wire, buffer: &mut [u8]) -> Result<(), (u
     if let Some(end) = wire.tls_receive_end() {
         return end.receive_whole(buffer);
     }
-    receive_whole_from(wire.socket(), buffer)
+    receive_whole_from(bare(wire).map_err(|error| (0, error))?, buffer)
 }
 
 /// Fills `buffer` from this socket, or says how many bytes came before the error or the end.
@@ -174,6 +186,7 @@ impl Payload {
     /// # Errors
     /// What recv(2) says; [`closed`] when the peer closed.
     pub(crate) fn receive_some(&mut self, wire: &Wire, buffer: &mut [u8]) -> io::Result<usize> {
+        let socket = bare(wire)?;
         if self.left_bytes < WAKE_BYTES {
             self.end(wire);
         }
@@ -181,7 +194,7 @@ impl Payload {
             let flags = if self.waits_for_more {
                 // Only poll(2) waits rightly: recv(2) takes what is there and then sleeps until as
                 // many again have come, which may be more than the peer will ever send.
-                match poll(&mut [PollFd::new(wire.socket(), PollFlags::IN)], None) {
+                match poll(&mut [PollFd::new(socket, PollFlags::IN)], None) {
                     Ok(_) => RecvFlags::DONTWAIT,
                     Err(Errno::INTR) => continue,
                     Err(errno) => return Err(errno.into()),
@@ -189,7 +202,7 @@ impl Payload {
             } else {
                 RecvFlags::WAITALL
             };
-            match rustix::net::recv(wire.socket(), &mut *buffer, flags) {
+            match rustix::net::recv(socket, &mut *buffer, flags) {
                 Ok((0, _)) => return Err(closed()),
                 Ok((moved, _)) => {
                     self.left_bytes = self.left_bytes.saturating_sub(moved as u64);

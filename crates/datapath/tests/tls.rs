@@ -306,4 +306,14 @@ fn an_end_that_goes_the_other_way_is_given_back() {
     assert!(matches!(&error.wire, Wire::Tls(end) if matches!(**end, TlsEnd::Sends(_))));
     let error = Sender::open(engine(), far, &host(), BUFFERS).err().unwrap();
     assert!(matches!(&error.wire, Wire::Tls(end) if matches!(**end, TlsEnd::Receives(_))));
+    // An engine past the page cache finds it when it would use the wire, and uses no bare socket.
+    let engine = || vec![&engines::direct::INFO];
+    let (near, far) = stream::wires(SocketBuffers::Automatic);
+    let (near, far) = stream::tls_ends(near, far);
+    let mut sender = Sender::open(engine(), far, &host(), BUFFERS).unwrap();
+    let error = sender.send_bytes(b"in the clear", Boundary::Flush).unwrap_err();
+    assert_eq!(error.source.kind(), io::ErrorKind::InvalidInput);
+    let mut receiver = Receiver::open(engine(), near, &host(), BUFFERS).unwrap();
+    let error = receiver.receive_bytes(&mut [0]).unwrap_err();
+    assert_eq!(error.source.kind(), io::ErrorKind::InvalidInput);
 }

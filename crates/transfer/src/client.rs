@@ -761,6 +761,7 @@ impl<'a> Client<'a> {
         WalkOptions {
             matcher: self.matcher.clone(),
             names: self.options.selection.names.clone(),
+            names_alone: self.options.selection.names_alone,
             attributes: Arc::new(Attributes::new(self.file_options.preserve)),
             watch: self.file_options.recording.watch.then(Arc::default),
             is_moved: self.file_options.move_sources,

@@ -15,6 +15,10 @@ pub enum TransferError {
     /// The transfer could not start: a wrong token, no such source, no connection. Exit status 2.
     #[error("{0}")]
     CouldNotStart(Box<Problem>),
+    /// The transfer could not start, and the same request may start later: no connection, or no
+    /// session is free. Exit status 2.
+    #[error("{0}")]
+    Unavailable(Box<Problem>),
     /// The transfer had started and cannot go on; the same request resumes it. Exit status 1.
     #[error("{problem}")]
     #[non_exhaustive]
@@ -39,7 +43,9 @@ impl TransferError {
     #[must_use]
     pub fn problem(&self) -> Problem {
         match self {
-            Self::CouldNotStart(problem) | Self::Broken { problem, .. } => (**problem).clone(),
+            Self::CouldNotStart(problem)
+            | Self::Unavailable(problem)
+            | Self::Broken { problem, .. } => (**problem).clone(),
             Self::Interrupted { .. } => {
                 problem("interrupted", "", "", "run the same command to go on")
             }
@@ -51,7 +57,7 @@ impl TransferError {
     #[must_use]
     pub fn report(&self) -> Option<&Report> {
         match self {
-            Self::CouldNotStart(_) => None,
+            Self::CouldNotStart(_) | Self::Unavailable(_) => None,
             Self::Broken { report, .. } | Self::Interrupted { report } => report.as_deref(),
         }
     }
@@ -79,7 +85,7 @@ impl TransferError {
     pub(crate) fn map_report(self, change: impl FnOnce(Option<Report>) -> Option<Report>) -> Self {
         let changed = |old: Option<Box<Report>>| change(old.map(|old| *old)).map(Box::new);
         match self {
-            Self::CouldNotStart(_) => self,
+            Self::CouldNotStart(_) | Self::Unavailable(_) => self,
             Self::Broken { problem, report } => Self::Broken { problem, report: changed(report) },
             Self::Interrupted { report } => Self::Interrupted { report: changed(report) },
         }

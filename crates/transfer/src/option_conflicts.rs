@@ -52,8 +52,15 @@ fn removing(options: &TransferOptions) -> Conflict {
 
 fn pulling(options: &TransferOptions, direction: Direction) -> Conflict {
     let needs = "a push: a server lists all that it is asked for";
-    let is_asked_for = options.selection.part.is_some() && direction == Direction::Pull;
-    is_asked_for.then_some(["a part of the names", needs, "a pull"])
+    if direction == Direction::Push {
+        return None;
+    }
+    let selection = &options.selection;
+    let asked = [
+        (selection.part.is_some(), "a part of the names"),
+        (selection.names_alone, "names without what is below them"),
+    ];
+    asked.iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| [*what, needs, "a pull"])
 }
 
 fn moving(options: &TransferOptions) -> Conflict {
@@ -187,9 +194,18 @@ mod tests {
         removal(&mut allowed);
         allowed.file_options.move_sources = true;
         check(&allowed, Direction::Push).expect("a verified move that mirrors");
+    }
+
+    #[test]
+    fn a_part_and_names_alone_are_pushed_and_not_pulled() {
         let mut part = TransferOptions::default();
         part.selection.part = Part::new(1, 2).ok();
-        check(&part, Direction::Push).expect("a part is pushed");
-        check(&part, Direction::Pull).expect_err("a part is not pulled");
+        let mut alone = TransferOptions::default();
+        alone.selection.names_alone = true;
+        for options in [part, alone] {
+            check(&options, Direction::Push).expect("a push");
+            let error = check(&options, Direction::Pull).expect_err("a pull").to_string();
+            assert!(error.contains("needs a push"), "{error}");
+        }
     }
 }

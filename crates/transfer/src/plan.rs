@@ -14,7 +14,10 @@ pub use shard::Shard;
 use crate::{error::problem, name::Name, problem::Problem};
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    fmt,
+    fs::{self, File},
+    io,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
@@ -26,12 +29,14 @@ pub const SHARDS_MAX: u32 = 4096;
 const PLAN_FILE: &str = "plan.json";
 
 /// A plan: what is moved, where to, and in how many shards.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Plan {
     /// Version of the format.
     #[serde(rename = "haul_plan")]
     pub version: u32,
+    /// Text that this plan's shards have too, and no other's.
+    pub id: String,
     /// The source directory as the user named it, and as each run names it.
     #[serde(flatten, serialize_with = "crate::name::exact_path")]
     #[serde(deserialize_with = "crate::name::read_exact_path")]
@@ -58,11 +63,31 @@ impl Plan {
         let path = place.join(PLAN_FILE);
         let what = format!("cannot read the plan {}", path.display());
         let needs = "a directory that `haul plan` has made, and has ended";
-        let text = fs::read(&path)
-            .map_err(|error| problem(&what, needs, &error.to_string(), "make it by `haul plan`"))?;
+        let hint = "make it by `haul plan`";
+        let refused = |error: io::Error| problem(&what, needs, &error.to_string(), hint);
+        let mut file = File::open(&path).map_err(refused)?;
+        let (owner, mode) = file.metadata().map(|it| (it.uid(), it.mode())).map_err(refused)?;
+        let own = rustix::process::geteuid().as_raw();
+        if (owner != own && owner != 0) || mode & 0o022 != 0 {
+            // Whoever writes it says which files of this user go where.
+            let needs = "a file that nobody but its user, or root, can write";
+            let found = format!("owner {owner}, mode {:o}", mode & 0o777);
+            return Err(problem(&what, needs, &found, "chmod go-w, or make the plan as this user"));
+        }
+        let mut text = Vec::new();
+        io::Read::read_to_end(&mut file, &mut text).map_err(refused)?;
         let mut plan: Self = serde_json::from_slice(&text)
             .map_err(|error| problem(&what, needs, &error.to_string(), "make it again"))?;
-        if plan.version > VERSION || plan.targets.is_empty() || plan.shards == 0 {
+        if plan.targets.is_empty() || plan.shards == 0 {
+            let found = "none";
+            return Err(problem(
+                &what,
+                "at least one target and one shard",
+                found,
+                "make it again",
+            ));
+        }
+        if plan.version > VERSION {
             let needs = format!("a plan of version {VERSION}");
             let found = format!("version {}", plan.version);
             return Err(problem(&what, &needs, &found, "run the haul that has made it"));
@@ -81,7 +106,7 @@ impl Plan {
             let hint = "start as many runs as the plan has shards";
             return Err(problem("there is no such shard", &needs, &number.to_string(), hint));
         }
-        Shard::read(&shard_path(&self.place, number), number, self.shards)
+        Shard::read(&shard_path(&self.place, number), number, self)
     }
 
     /// The target of a shard, counted from 1.
@@ -94,15 +119,31 @@ impl Plan {
     /// Writes the plan's file under its name, at last: it holds the targets' tokens, and is its
     /// user's alone.
     fn write(&self) -> io::Result<()> {
-        use std::os::unix::fs::OpenOptionsExt;
         let hidden = self.place.join(".plan.json.new");
-        let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&hidden)?;
+        let mut file = create_anew(&hidden)?;
         serde_json::to_writer_pretty(&mut file, self)?;
         io::Write::write_all(&mut file, b"\n")?;
         file.sync_all()?;
         fs::rename(&hidden, self.place.join(PLAN_FILE))
     }
+}
+
+impl fmt::Debug for Plan {
+    /// Shows a plan without its targets, which may hold tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, source, shards, .. } = self;
+        write!(f, "Plan({id}, {source}, {shards} shards)")
+    }
+}
+
+/// Makes a file that is this user's alone, in the place of one of that name: another user may be
+/// allowed to write to the directory, and have put a file or a link there.
+fn create_anew(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn shard_path(place: &Path, number: u32) -> PathBuf {

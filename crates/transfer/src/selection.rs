@@ -40,6 +40,9 @@ pub struct Selection {
     pub rules: Vec<Rule>,
     /// Names below the one source that are meant; `None` where all are.
     pub names: Option<Arc<PackedNames>>,
+    /// Whether the names stand for themselves: a directory among them is made, and what is below
+    /// it is not taken. Of a push.
+    pub names_alone: bool,
     /// Size below which files are left out, in bytes.
     pub size_min: Option<u64>,
     /// Size above which files are left out, in bytes.
@@ -56,7 +59,8 @@ impl Selection {
     /// Whether nothing is left out.
     #[must_use]
     pub(crate) fn takes_all(&self) -> bool {
-        let Self { rules, names, size_min, size_max, modified_from, modified_until, part } = self;
+        let Self { rules, names, size_min, size_max, modified_from, modified_until, part, .. } =
+            self;
         let bounds = size_min.or(*size_max).is_some();
         let moments = modified_from.or(*modified_until).is_some();
         rules.is_empty() && names.is_none() && !bounds && !moments && part.is_none()

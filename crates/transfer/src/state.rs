@@ -237,6 +237,11 @@ impl StateDirectory {
         Ok(self.stored_tokens()?.iter().map(StoredToken::record).collect())
     }
 
+    /// The tokens of a list's text.
+    pub(crate) fn tokens_in(&self, text: &[u8]) -> Result<Vec<TokenRecord>, Problem> {
+        Ok(self.stored_tokens_in(text)?.iter().map(StoredToken::record).collect())
+    }
+
     fn tokens_path(&self) -> PathBuf {
         self.path.join("tokens.json")
     }
@@ -248,8 +253,12 @@ impl StateDirectory {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(state_problem("read the tokens", &path, &error)),
         };
-        serde_json::from_slice(&text)
-            .map_err(|error| state_problem("read the tokens", &path, &error.into()))
+        self.stored_tokens_in(&text)
+    }
+
+    fn stored_tokens_in(&self, text: &[u8]) -> Result<Vec<StoredToken>, Problem> {
+        serde_json::from_slice(text)
+            .map_err(|error| state_problem("read the tokens", &self.tokens_path(), &error.into()))
     }
 
     /// Revokes the token whose id begins with `id`, and returns it.

@@ -44,7 +44,7 @@ fn offences(project: &Project) -> Vec<Offence> {
 /// Packages of ours that commands of a line name.
 fn named(line: &str) -> impl Iterator<Item = &str> {
     let behind = BEFORE_A_NAME.iter().flat_map(|before| line.split(before).skip(1));
-    let ends = |c: char| !c.is_ascii_alphanumeric() && c != '-';
+    let ends = |c: char| !c.is_ascii_alphanumeric() && !matches!(c, '-' | '_');
     let names = behind.map(move |rest| rest.split(ends).next().unwrap_or_default());
     names.filter(|name| *name == "haul" || name.starts_with("haul-"))
 }

@@ -205,14 +205,14 @@ const PLAN: &[Section] = &[
         lines: "\
 haul plan /data/run7 URL1 URL2 --shards 64 --out /shared/plan
 haul push --plan /shared/plan --shard 3             one shard, by hand
-sbatch --array=1-64 --wrap 'haul push --plan /shared/plan --shard auto'
-seq 64 | parallel -S n1,n2 haul push --plan /shared/plan --shard {}",
+sbatch --array=1-64%8 --wrap 'haul push --plan /shared/plan --shard auto --wait'
+seq 64 | parallel -j2 -S n1,n2 --retries 3 haul push --plan /shared/plan --shard {} --wait",
     },
     Section {
         title: "Exit status",
         lines: "\
 0  all that is meant is in a shard
-1  a directory could not be looked into: the plan is whole without it
+1  a directory could not be read: its shard makes it, and nothing below it is planned
 2  nothing could start: no directory, a plan that is there already, wrong arguments",
     },
 ];

@@ -7,16 +7,16 @@ use std::{ffi::OsString, path::PathBuf};
 
 /// Cuts a directory into shards that many machines move
 ///
-/// Lists SOURCE once and writes a directory with a file for each shard, of about as many bytes and
-/// as many files each. Then `haul push --plan DIR --shard K` moves shard K, wherever SOURCE and DIR
-/// can be read: started by Slurm, Kubernetes, HyperQueue, GNU parallel, or a loop over ssh. Nobody
-/// coordinates, and a shard that failed is run again by the same command.
+/// Lists SOURCE once and writes a directory with a file for each shard; all shards have about equal
+/// bytes and numbers of files. Then `haul push --plan PLAN --shard K` moves shard K, on any machine
+/// that reads SOURCE and PLAN: started by Slurm, Kubernetes, HyperQueue, GNU parallel, or a loop
+/// over ssh. Nobody coordinates, and a shard that failed is run again by the same command.
 ///
-/// Of several URLs the shards take one each in turn. DIR/plan.json holds them as they were given,
-/// with their tokens, and only its owner can read it.
+/// With several URLs the shards take turns: shard 1 goes to the first URL, shard 2 to the second.
+/// PLAN holds them with their tokens, so only its owner can read it.
 #[derive(Debug, Args)]
 #[command(override_usage = "haul plan [OPTIONS] <SOURCE> <URL|[USER@]HOST:PATH>... --shards <N> \
-                            --out <DIR>")]
+                            --out <PLAN>")]
 pub struct LowPlan {
     // One list, so that options may stand anywhere among the words.
     #[arg(value_name = "SOURCE", required = true, num_args = 2..)]
@@ -27,8 +27,8 @@ pub struct LowPlan {
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
     pub shards: u32,
-    /// The directory to write, where every run can read it; made if it is not there
-    #[arg(long, value_name = "DIR")]
+    /// The directory to write, outside of SOURCE, where every run can read it
+    #[arg(long, value_name = "PLAN")]
     pub out: PathBuf,
     #[command(flatten)]
     pub rules: LowRules,
@@ -57,7 +57,7 @@ impl LowPlan {
                 "nothing to plan",
                 "a directory and a URL",
                 "fewer words",
-                "haul plan DIR URL --shards 16 --out PLAN",
+                "haul plan SOURCE URL --shards 16 --out PLAN",
             ));
         };
         let targets = targets.iter().map(|word| {

@@ -10,14 +10,18 @@ struct Told {
     first: u32,
 }
 
-/// The variables, the innermost first: GNU parallel or HyperQueue may run within a job of Slurm.
-const VARIABLES: [Told; 5] = [
+/// The variables of arrays of runs.
+const ARRAYS: [Told; 4] = [
     Told { variable: "PARALLEL_SEQ", first: 1 },
     Told { variable: "HQ_TASK_ID", first: 1 },
     Told { variable: "JOB_COMPLETION_INDEX", first: 0 },
     Told { variable: "SLURM_ARRAY_TASK_ID", first: 1 },
-    Told { variable: "SLURM_PROCID", first: 0 },
 ];
+/// The variable of a task of `srun`. A batch script without `srun` has it too, as 0, so it counts
+/// where no other is there, or where the step has several tasks.
+const TASK: Told = Told { variable: "SLURM_PROCID", first: 0 };
+/// Number of the tasks of a step of Slurm.
+const TASKS: &str = "SLURM_STEP_NUM_TASKS";
 
 /// Reads `--part`: `K/N`, or `auto/N` where the scheduler tells the number.
 ///
@@ -72,18 +76,38 @@ fn parse_shard_with(
 
 /// Number of this run, counted from 1.
 fn number_of_run(environment: &dyn Fn(&str) -> Option<String>) -> Result<u32, Problem> {
-    let mut found = VARIABLES.iter().filter_map(|told| Some((told, environment(told.variable)?)));
-    let Some((told, value)) = found.next() else {
-        let names: Vec<_> = VARIABLES.iter().map(|told| told.variable).collect();
-        let needs = format!("one of {}", names.join(", "));
-        let hint = "say the number itself, as 2/16";
-        return Err(usage_problem("no scheduler tells this run's number", &needs, "none", hint));
+    let of = |told: &'static Told| Some((told, environment(told.variable)?));
+    let mut found: Vec<_> = ARRAYS.iter().filter_map(of).collect();
+    let is_one_of_several = environment(TASKS).is_some_and(|count| count != "1");
+    if found.is_empty() || is_one_of_several {
+        found.extend(of(&TASK));
+    }
+    let names = |of: &[&Told]| of.iter().map(|it| it.variable).collect::<Vec<_>>().join(", ");
+    let (told, value) = match &found[..] {
+        [one] => one,
+        [] => {
+            let all: Vec<_> = ARRAYS.iter().chain([&TASK]).collect();
+            let needs = format!("one of {}", names(&all));
+            let hint = "say the number itself, as 2/16";
+            return Err(usage_problem(
+                "no scheduler tells this run's number",
+                &needs,
+                "none",
+                hint,
+            ));
+        }
+        several => {
+            let found = names(&several.iter().map(|(told, _)| *told).collect::<Vec<_>>());
+            let what = "several schedulers tell this run a number";
+            let hint = "say which counts, as 2/16 or by its variable: \"$SLURM_ARRAY_TASK_ID/16\"";
+            return Err(usage_problem(what, "the number of one", &found, hint));
+        }
     };
     let number = value.parse::<u32>().ok().filter(|number| *number >= told.first);
     number.map(|number| number - told.first + 1).ok_or_else(|| {
         let what = format!("cannot take the number in {}", told.variable);
         let needs = format!("a number from {} on", told.first);
-        usage_problem(&what, &needs, &value, "number the runs so, or say it as K/N")
+        usage_problem(&what, &needs, value, "number the runs so, or say it as K/N")
     })
 }
 
@@ -135,11 +159,23 @@ mod tests {
     }
 
     #[test]
-    fn of_schedulers_within_each_other_the_innermost_counts() {
-        let slurm = [("SLURM_PROCID", "0"), ("SLURM_ARRAY_TASK_ID", "3")];
-        assert_eq!(part("auto/4", &slurm).as_deref(), Ok("3/4"));
-        let within = [slurm[0], slurm[1], ("PARALLEL_SEQ", "2")];
-        assert_eq!(part("auto/4", &within).as_deref(), Ok("2/4"));
+    fn of_several_numbers_none_is_guessed() {
+        let array = ("SLURM_ARRAY_TASK_ID", "3");
+        // The batch script of an array's task, or its one task.
+        let batch = [("SLURM_PROCID", "0"), array];
+        assert_eq!(part("auto/4", &batch).as_deref(), Ok("3/4"));
+        let one = [batch[0], array, ("SLURM_STEP_NUM_TASKS", "1")];
+        assert_eq!(part("auto/4", &one).as_deref(), Ok("3/4"));
+        let tasks = [("SLURM_PROCID", "2"), ("SLURM_STEP_NUM_TASKS", "4")];
+        assert_eq!(part("auto/4", &tasks).as_deref(), Ok("3/4"));
+        for both in [
+            [tasks[0], tasks[1], array],
+            [("PARALLEL_SEQ", "2"), array, batch[0]],
+            [("HQ_TASK_ID", "2"), ("PARALLEL_SEQ", "2"), batch[0]],
+        ] {
+            let refused = part("auto/4", &both).unwrap_err();
+            assert!(refused.contains("several schedulers"), "{refused}");
+        }
     }
 
     #[test]

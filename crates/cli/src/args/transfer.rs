@@ -48,13 +48,14 @@ pub struct LowPush {
                   [USER@]HOST:dir/"
     )]
     pub words: Vec<OsString>,
-    /// Move a shard of this plan, which `haul plan` has made: its source, to its target
-    #[arg(long, value_name = "DIR", requires = "shard")]
+    /// Move one shard of the plan in this directory, made by `haul plan`
+    ///
+    /// The plan names the source and the target.
+    #[arg(long, value_name = "PLAN", requires = "shard")]
     #[arg(conflicts_with_all = ["words", "files_from", "part", "include", "exclude", "delete"])]
     #[arg(conflicts_with_all = ["watch", "follow", "move_sources"])]
     pub plan: Option<PathBuf>,
-    /// The shard of --plan, from 1: K, K/N, or auto, which takes what a scheduler tells, as --part
-    /// does
+    /// Number of the shard, from 1: K, K/N, or auto, to take it from the scheduler as --part does
     #[arg(long, value_name = "K", requires = "plan", value_parser = parse_shard)]
     pub shard: Option<AskedShard>,
     #[command(flatten)]
@@ -292,6 +293,12 @@ impl LowPush {
         })
     }
 
+    /// Whether this is a run of many that a scheduler starts alike.
+    #[must_use]
+    pub fn is_one_of_many(&self) -> bool {
+        self.plan.is_some() || self.transfer.tree.part.is_some()
+    }
+
     fn checked_shard(&self, place: &Path, asked: AskedShard) -> Result<CheckedPush, Problem> {
         let plan = Plan::open(place)?;
         if let Some(count) = asked.count.filter(|count| *count != plan.shards) {
@@ -305,6 +312,7 @@ impl LowPush {
         let to = OsString::from(plan.target(asked.number));
         let mut options = self.transfer.checked(std::slice::from_ref(&source))?;
         options.selection.names = Some(Arc::new(shard.names));
+        options.selection.names_alone = true;
         let to = self.transfer.other_side(&[to.as_os_str()])?;
         Ok(CheckedPush { sources: vec![SourceSpec::Path(source)], to, options })
     }

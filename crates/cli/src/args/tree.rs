@@ -44,7 +44,7 @@ pub struct LowTree {
     /// For as many machines that are started alike, each with its part; together they move all.
     /// auto/16 takes the number that a scheduler tells: PARALLEL_SEQ, HQ_TASK_ID or
     /// SLURM_ARRAY_TASK_ID, counted from 1, JOB_COMPLETION_INDEX or SLURM_PROCID, counted from 0.
-    /// Only of a push.
+    /// For `haul push` only.
     #[arg(long, value_name = "K/N", value_parser = parse_part)]
     pub part: Option<Part>,
     /// Leave out smaller files

@@ -38,7 +38,8 @@ pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
     request.options.connect = connect;
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);
-    show(screen, |tell| {
+    let shown = show(screen, |tell| {
         held.while_held(tell, |tell| haul_transfer::push(&request, &interrupt, tell))
-    })
+    });
+    if low.is_one_of_many() { shown.map_err(Failure::of_one_of_many) } else { shown }
 }

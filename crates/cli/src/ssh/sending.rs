@@ -72,7 +72,9 @@ pub fn run(
     let value = |problem: &Problem| serde_json::to_value(problem).unwrap_or_default();
     let ended = match &result {
         Ok(report) => PushEnded::Done(serde_json::to_value(report).unwrap_or_default()),
-        Err(TransferError::CouldNotStart(problem)) => PushEnded::NotStarted(value(problem)),
+        Err(TransferError::CouldNotStart(problem) | TransferError::Unavailable(problem)) => {
+            PushEnded::NotStarted(value(problem))
+        }
         Err(TransferError::Interrupted { .. }) => PushEnded::Interrupted,
         Err(error) => PushEnded::Broken(value(&error.problem())),
     };

@@ -3,7 +3,7 @@
 use crate::harness::{
     Place, assert_same_trees,
     process::{Haul, Ran},
-    server::Server,
+    server::{Server, ServerSetup},
 };
 use serde_json::Value;
 use std::{
@@ -90,6 +90,81 @@ fn shards_take_the_targets_in_turn_and_the_number_from_the_scheduler() {
     assert!(count("a") > 50 && count("b") > 50, "{} {}", count("a"), count("b"));
     let large = |root: &str| place.root(root).join("large").exists();
     assert!(!large("a") && !large("b"), "it is left out");
+}
+
+/// A scheduler runs again what ended with 1, and gives up what ended with 2.
+#[test]
+fn a_server_that_is_away_or_full_is_a_reason_to_run_the_shard_again() {
+    let place = Place::new();
+    let server = ServerSetup::new(&place).options(&["--max-sessions", "1"]).start(&place);
+    place.file(&place.source("tree/large"), 8 << 20);
+    let words = words![place.source("tree"), server.url(""), "--shards", "1"];
+    assert_eq!(planned(&place, &words).status, 0);
+    let slow = words![place.source("tree/large"), server.url("slow"), "--bwlimit", "1M"];
+    let mut slow = place.start(&[words!["push"], slow].concat());
+    slow.wait_for_bytes("bytes_received", 1);
+    let part = words![place.source("tree"), server.url(""), "--part", "1/1"];
+    let plain = words![place.source("tree"), server.url("")];
+    let statuses = || {
+        let ran = [push_shard(&place, "1"), place.push(&part), place.push(&plain)];
+        ran.map(|ran| ran.status)
+    };
+    assert_eq!(statuses(), [1, 1, 2], "no session is free");
+    slow.kill();
+    drop(server);
+    assert_eq!(statuses(), [1, 1, 2], "nobody listens");
+}
+
+/// A directory of which the patterns leave nothing is made, and what they left out stays here.
+#[test]
+fn what_is_left_out_of_a_plan_is_in_no_shard() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    for name in ["keys/secret.key", "keys/deep/other.key", "data", "late/.keep"] {
+        place.file(&place.source("tree").join(name), 100);
+    }
+    let words = words![place.source("tree"), server.url(""), "--shards", "1", "--exclude", "*.key"];
+    assert_eq!(planned(&place, &words).status, 0);
+    let paths: Vec<Value> = lines_of(&place, 1)[1..].iter().map(|it| it["path"].clone()).collect();
+    assert_eq!(paths, ["data", "keys/deep", "late/.keep"]);
+    push_shard(&place, "1").ok();
+    for (name, is_there) in [("data", true), ("keys/deep", true), ("keys/secret.key", false)] {
+        assert_eq!(place.root("tree").join(name).exists(), is_there, "{name}");
+    }
+    assert_eq!(fs::read_dir(place.root("tree/keys/deep")).unwrap().count(), 0);
+}
+
+/// A plan says what goes where, and has the tokens.
+#[test]
+fn a_plan_of_others_is_not_run_and_none_lies_where_it_would_be_moved() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.tree(&place.source("tree"), 1, 9);
+    let words = words!["plan", ".", server.url(""), "--shards", "2", "--json", "--out", "plan"];
+    let mut within = place.command(&words);
+    within.current_dir(place.source("tree"));
+    Haul::start(within).finish().refused(&["outside of the source"]);
+    // What lies there already is neither followed nor kept.
+    fs::create_dir(place.path("plan")).unwrap();
+    fs::write(place.path("mine"), "untouched").unwrap();
+    for name in [".plan.json.new", ".lines.new", "shard-00001.jsonl"] {
+        symlink(place.path("mine"), place.path("plan").join(name)).unwrap();
+    }
+    let words = words![place.source("tree"), server.url(""), "--shards", "2"];
+    assert_eq!(planned(&place, &words).status, 0);
+    assert_eq!(fs::read_to_string(place.path("mine")).unwrap(), "untouched");
+    let mode = fs::metadata(place.path("plan/shard-00001.jsonl")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let plan = place.path("plan/plan.json");
+    fs::set_permissions(&plan, fs::Permissions::from_mode(0o620)).unwrap();
+    push_shard(&place, "1").refused(&["nobody but its user", "mode 620"]);
+    fs::set_permissions(&plan, fs::Permissions::from_mode(0o600)).unwrap();
+    let text = fs::read_to_string(&plan).unwrap();
+    let id = serde_json::from_str::<Value>(&text).unwrap()["id"].as_str().unwrap().to_owned();
+    fs::write(&plan, text.replace(&id, "another")).unwrap();
+    push_shard(&place, "1").refused(&["the shard of another plan"]);
+    fs::write(&plan, text).unwrap();
+    push_shard(&place, "1").ok();
 }
 
 #[test]

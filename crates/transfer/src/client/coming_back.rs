@@ -103,7 +103,7 @@ impl Client<'_> {
             let mut problem = failure.problem();
             let seconds = self.options.retry_for.as_secs();
             problem.found = format!("{}, for {seconds} s (--retry-for)", problem.found);
-            return Err(TransferError::start(problem));
+            return Err(TransferError::Unavailable(Box::new(problem)));
         }
         if !back.waiting_told {
             back.waiting_told = true;

@@ -117,7 +117,11 @@ impl ConnectFailure {
         if matches!(self, Self::Interrupted) {
             return TransferError::interrupted();
         }
-        TransferError::start(self.problem())
+        let problem = self.problem();
+        if self.is_passing() {
+            return TransferError::Unavailable(Box::new(problem));
+        }
+        TransferError::start(problem)
     }
 }
 

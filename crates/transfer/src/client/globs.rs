@@ -55,7 +55,7 @@ struct Asked<'a> {
 fn is_there(url: &HaulUrl, server: Asked<'_>) -> Result<bool, TransferError> {
     let mut seen = false;
     match list(url, Depth::Names(0), server.connect, server.interrupt, &mut |_| seen = true) {
-        Err(TransferError::CouldNotStart(_)) if !seen => {}
+        Err(TransferError::CouldNotStart(_) | TransferError::Unavailable(_)) if !seen => {}
         result => drop(result?),
     }
     Ok(seen)

@@ -4,6 +4,8 @@
 //! that is then least full, which is the sum of its shares of all bytes and of all files. So small
 //! files fill up what large ones have left uneven.
 
+use std::{cmp::Reverse, collections::BinaryHeap};
+
 /// Names that stay together: they lie one behind the other in the walk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
@@ -18,24 +20,17 @@ pub struct Batch {
 /// Batches of each shard, in the order of the walk.
 #[must_use]
 pub fn distribute(mut batches: Vec<Batch>, shards: usize) -> Vec<Vec<Batch>> {
-    let total = |of: fn(&Batch) -> u64| batches.iter().map(of).sum::<u64>().max(1) as f64;
+    let total = |of: fn(&Batch) -> u64| batches.iter().map(|one| u128::from(of(one))).sum::<u128>();
     let (all_bytes, all_files) = (total(|batch| batch.bytes), total(|batch| batch.files));
-    batches.sort_by_key(|batch| (std::cmp::Reverse(batch.bytes), batch.from));
-    let mut loads = vec![(0_u64, 0_u64); shards];
+    batches.sort_by_key(|batch| (Reverse(batch.bytes), batch.from));
     let mut lists = vec![Vec::new(); shards];
+    // The load of a shard, multiplied by all bytes and all files, and its number; the least first.
+    let mut loads: BinaryHeap<_> = (0..shards).map(|shard| Reverse((0_u128, shard))).collect();
     for batch in batches {
-        let with = |load: &(u64, u64)| {
-            let bytes = (load.0 + batch.bytes) as f64 / all_bytes;
-            let files = (load.1 + batch.files) as f64 / all_files;
-            (bytes + files, bytes.max(files))
-        };
-        let compare = |one: &usize, other: &usize| {
-            let (one, other) = (with(&loads[*one]), with(&loads[*other]));
-            one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1))
-        };
-        let Some(least) = (0..shards).min_by(compare) else { break };
-        loads[least] = (loads[least].0 + batch.bytes, loads[least].1 + batch.files);
-        lists[least].push(batch);
+        let Some(mut least) = loads.peek_mut() else { break };
+        let Reverse((load, shard)) = &mut *least;
+        lists[*shard].push(batch);
+        *load += u128::from(batch.bytes) * all_files + u128::from(batch.files) * all_bytes.max(1);
     }
     for list in &mut lists {
         list.sort_by_key(|batch| batch.from);

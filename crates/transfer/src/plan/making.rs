@@ -3,11 +3,13 @@
 use super::{
     PLAN_FILE, Plan, SHARDS_MAX, VERSION,
     balance::{Batch, Cutting, distribute},
+    create_anew,
     shard::{Head, Line},
     shard_path,
 };
 use crate::{
     Interrupt,
+    bytes::{hex, random_bytes},
     error::{TransferError, problem},
     name::Name,
     options::SourceSpec,
@@ -60,6 +62,8 @@ pub fn make(
         TransferError::start(problem(&what, "room to write", &error.to_string(), hint))
     };
     fs::create_dir_all(place).map_err(written)?;
+    check_apart(source, place)?;
+    let id = hex(&random_bytes::<8>().map_err(written)?);
     let matcher = selection.compile().map_err(TransferError::start)?;
     let names = selection.names.clone();
     let options = WalkOptions { matcher: Some(matcher), names, ..WalkOptions::default() };
@@ -76,11 +80,14 @@ pub fn make(
     let lists = distribute(batches, shards as usize);
     let mut loads = Vec::with_capacity(lists.len());
     for (list, number) in lists.iter().zip(1..) {
-        loads.push(write_shard(&mut lines, list, number, (shards, place)).map_err(written)?);
+        let load = load_of(list);
+        let head = head_of((&id, shards), number, load);
+        write_shard(&mut lines, list, &head, place).map_err(written)?;
+        loads.push(load);
     }
     let (version, place) = (VERSION, place.to_owned());
     let source = Name(source.as_os_str().as_bytes().to_vec());
-    let plan = Plan { version, source, targets, shards, files, bytes, place };
+    let plan = Plan { version, id, source, targets, shards, files, bytes, place };
     plan.write().map_err(written)?;
     Ok(Made { plan, loads, failed, left_out })
 }
@@ -106,10 +113,23 @@ fn check(source: &Path, shards: u32, place: &Path) -> Result<(), TransferError> 
     Ok(())
 }
 
+/// Checks that the plan is not a part of what is planned: it holds tokens, and would be moved.
+fn check_apart(source: &Path, place: &Path) -> Result<(), TransferError> {
+    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if !real(place).starts_with(real(source)) {
+        return Ok(());
+    }
+    let what = format!("cannot write the plan in {}", place.display());
+    let needs = "a directory outside of the source, which would be moved with it";
+    let found = format!("one below {}", source.display());
+    let hint = "name another by --out";
+    Err(TransferError::start(problem(&what, needs, &found, hint)))
+}
+
 /// A file without a name, for the lines of all shards in the order of the walk.
 fn tempfile_in(place: &Path) -> io::Result<File> {
     let path = place.join(".lines.new");
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    let file = create_anew(&path)?;
     fs::remove_file(&path)?;
     Ok(file)
 }
@@ -179,23 +199,24 @@ impl<'a> Listing<'a> {
     }
 }
 
-/// Writes a shard, its lines in the order of the walk; says how many files and bytes it has.
-fn write_shard(
-    lines: &mut File,
-    list: &[Batch],
-    number: u32,
-    (of, place): (u32, &Path),
-) -> io::Result<(u64, u64)> {
+/// Files and bytes of a shard.
+fn load_of(list: &[Batch]) -> (u64, u64) {
     let files = list.iter().map(|batch| batch.files).sum();
-    let bytes = list.iter().map(|batch| batch.bytes).sum();
-    let mut file = BufWriter::new(File::create(shard_path(place, number))?);
-    let head = Head { haul_shard: VERSION, shard: number, of, files, bytes };
-    serde_json::to_writer(&mut file, &head)?;
+    (files, list.iter().map(|batch| batch.bytes).sum())
+}
+
+fn head_of((plan, of): (&str, u32), shard: u32, (files, bytes): (u64, u64)) -> Head {
+    Head { haul_shard: VERSION, plan: plan.to_owned(), shard, of, files, bytes }
+}
+
+/// Writes a shard, its lines in the order of the walk.
+fn write_shard(lines: &mut File, list: &[Batch], head: &Head, place: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(create_anew(&shard_path(place, head.shard))?);
+    serde_json::to_writer(&mut file, head)?;
     file.write_all(b"\n")?;
     for batch in list {
         lines.seek(SeekFrom::Start(batch.from))?;
         io::copy(&mut lines.take(batch.len), &mut file)?;
     }
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    Ok((files, bytes))
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }

@@ -1,5 +1,6 @@
 //! A shard of a plan: the names that one run moves, a line of JSON each behind one about all.
 
+use super::Plan;
 use crate::{
     error::problem,
     name::{Name, exact_path, read_exact_path},
@@ -19,6 +20,8 @@ use std::{
 pub(super) struct Head {
     /// Version of the format.
     pub haul_shard: u32,
+    /// The plan's id.
+    pub plan: String,
     pub shard: u32,
     pub of: u32,
     /// Number of the lines behind this one.
@@ -73,7 +76,7 @@ pub struct Shard {
 }
 
 impl Shard {
-    pub(super) fn read(path: &Path, number: u32, of: u32) -> Result<Self, Problem> {
+    pub(super) fn read(path: &Path, number: u32, plan: &Plan) -> Result<Self, Problem> {
         let what = format!("cannot read the shard {}", path.display());
         let refused = |found: &str| {
             problem(&what, "the file as `haul plan` has written it", found, "make the plan again")
@@ -87,8 +90,11 @@ impl Shard {
         };
         let head: Head = serde_json::from_str(&next()?.unwrap_or_default())
             .map_err(|error| refused(&format!("in its first line: {error}")))?;
-        if (head.haul_shard, head.shard, head.of) != (super::VERSION, number, of) {
+        if (head.haul_shard, head.shard, head.of) != (super::VERSION, number, plan.shards) {
             return Err(refused(&format!("shard {} of {}", head.shard, head.of)));
+        }
+        if head.plan != plan.id {
+            return Err(refused("the shard of another plan, which was written at the same time"));
         }
         let mut names = PackedNames::default();
         let mut count = 0;

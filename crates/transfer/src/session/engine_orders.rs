@@ -80,10 +80,11 @@ pub struct Order {
 }
 
 impl Order {
-    /// Whether the order is for the wire of a stream that has this engine at work.
+    /// Whether the order is for streams of such a wire: its last engine is the one that always goes
+    /// on, and each kind of wire has its own.
     #[must_use]
-    pub fn fits(&self, engine: &EngineInfo) -> bool {
-        self.candidates[0].wires.iter().any(|wire| engine.wires.contains(wire))
+    pub fn fits(&self, wire: WireKind) -> bool {
+        self.candidates.last().is_some_and(|last| last.wires.contains(&wire))
     }
 }
 
@@ -375,10 +376,16 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn an_order_is_for_streams_whose_engine_takes_the_same_wire() {
-        let order = Order { candidates: vec![&engines::splice::INFO], is_choice: false };
-        assert!(order.fits(&engines::read_write::INFO));
-        assert!(!order.fits(&engines::fabric::INFO));
+    fn an_order_is_for_streams_of_the_wire_that_it_was_made_for() {
+        let fits = |candidates: &[&'static EngineInfo]| {
+            let order = Order { candidates: candidates.to_vec(), is_choice: false };
+            [WireKind::Tcp, WireKind::KernelTls, WireKind::Tls, WireKind::Fabric]
+                .map(|wire| order.fits(wire))
+        };
+        let io_uring = &engines::io_uring::INFO;
+        assert_eq!(fits(&[io_uring, &engines::read_write::INFO]), [true, true, false, false]);
+        assert_eq!(fits(&[io_uring, &engines::tls::INFO]), [false, false, true, false]);
+        assert_eq!(fits(&[&engines::fabric::INFO]), [false, false, false, true]);
     }
 
     #[test]

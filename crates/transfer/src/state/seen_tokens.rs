@@ -2,7 +2,11 @@
 
 use super::{StateDirectory, TokenRecord, check_good, unknown};
 use haul_protocol::message::Fault;
-use std::{os::unix::fs::MetadataExt, path::Path};
+use std::{
+    fs::{File, Metadata},
+    io::Read,
+    os::unix::fs::MetadataExt,
+};
 
 /// The list of tokens, and what it was read from.
 #[derive(Debug, Default)]
@@ -20,8 +24,8 @@ struct Stamp {
 }
 
 impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let found = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    fn of(file: &File) -> Option<Self> {
+        let found = file.metadata().ok().filter(Metadata::is_file)?;
         let ctime = (found.ctime(), found.ctime_nsec());
         Some(Self { inode: found.ino(), len_bytes: found.len(), ctime })
     }
@@ -33,11 +37,16 @@ impl SeenTokens {
     /// Nothing can be told of a token then, so that its sessions go on: a copy over ssh outlives
     /// the login, with which the directory of its state may go.
     pub fn look(&mut self, state: &StateDirectory) -> bool {
-        let Some(stamp) = Stamp::of(&state.tokens_path()) else { return false };
+        // Opened at each look: an NFS client asks its server then, and answers stat(2) out of its
+        // cache. And what is read is what was looked at, so that a list that goes is no empty one.
+        let Ok(mut file) = File::open(state.tokens_path()) else { return false };
+        let Some(stamp) = Stamp::of(&file) else { return false };
         if self.stamp == Some(stamp) {
             return true;
         }
-        let Ok(tokens) = state.tokens() else { return false };
+        let mut text = Vec::new();
+        let Ok(_) = file.read_to_end(&mut text) else { return false };
+        let Ok(tokens) = state.tokens_in(&text) else { return false };
         *self = Self { stamp: Some(stamp), tokens };
         true
     }

@@ -53,6 +53,8 @@ pub struct WalkOptions {
     pub matcher: Option<Matcher>,
     /// Names below each tree that are meant; `None` where all are. Sorted.
     pub names: Option<Arc<PackedNames>>,
+    /// Whether a directory among the names is taken without what is below it.
+    pub names_alone: bool,
     pub attributes: Arc<Attributes>,
     /// Watch that is told of each directory that is entered.
     pub watch: Option<Arc<Lock<DirectoryWatch>>>,
@@ -279,7 +281,7 @@ impl Walk {
         }
         listing.last = name.to_vec();
         let depth = self.levels.len();
-        self.take(listing.tree.below(name), false, true);
+        self.take(listing.tree.below(name), false, !self.options.names_alone);
         if self.levels.len() > depth {
             listing.whole = Some(name.to_vec());
         }

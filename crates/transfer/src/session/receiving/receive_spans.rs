@@ -19,7 +19,7 @@ use crate::{
     storage::{open_files::Share, span_digests::Digest, waited_for::Held},
 };
 use haul_datapath::{
-    EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, fallback,
+    EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, WireKind, fallback,
     tls::named_end,
 };
 use haul_protocol::{
@@ -108,6 +108,7 @@ pub struct ReceiveStream {
     pub(super) receiver: fallback::Receiver,
     /// A second descriptor of the engine's socket, to look whether anything has come.
     wire: OwnedFd,
+    kind: WireKind,
     pub(super) digest: SpanDigest,
     pending: VecDeque<Pending>,
     /// Memory that packs are received into.
@@ -159,6 +160,7 @@ pub fn run(
     let wire = socket.try_clone()?;
     let of = Stream { streams: &shared.streams, setup: &shared.setup, stream, figures };
     let (sent_by, candidates) = wires::wire(&of, socket, Way::Receives, chosen.both())?;
+    let kind = sent_by.kind();
     let receiver = fallback::Receiver::open(candidates, sent_by, &host, memory)
         .map_err(|error| error.cause)?;
     let mut this = ReceiveStream {
@@ -166,6 +168,7 @@ pub fn run(
         stream,
         receiver,
         wire,
+        kind,
         digest: shared.setup.span_digest(),
         pending: VecDeque::new(),
         pack: Vec::new(),
@@ -277,7 +280,7 @@ impl ReceiveStream {
     /// Changes to another engine where the session's thread asks for it.
     fn choose_again(&mut self) -> Result<(), Leave> {
         if let Some(order) = self.shared.orders.newer_than(&mut self.order)
-            && order.fits(self.receiver.info())
+            && order.fits(self.kind)
             && order.candidates[0].name != self.receiver.info().name
         {
             self.receiver.change_to(order.candidates, &mut self.done)?;

@@ -22,8 +22,8 @@ use crate::{
     storage::source::{Ctime, SourceEntry},
 };
 use haul_datapath::{
-    Boundary, EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, fallback,
-    tls::RECORDS_MAX,
+    Boundary, EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, WireKind,
+    fallback, tls::RECORDS_MAX,
 };
 use haul_protocol::{
     FileId, Sender, SpanIndex, StreamId,
@@ -160,6 +160,7 @@ pub struct SendStream {
     begun: Instant,
     idle_ns: u64,
     watch: Option<SourceWatch>,
+    wire: WireKind,
     /// Number of the last order that was followed.
     order: u64,
     pub(super) copied_bytes: u64,
@@ -207,7 +208,7 @@ impl SendStream {
         numa::run_near_interface(Path::new("/"), &socket, &host);
         let of = Stream { streams: &shared.streams, setup: &shared.setup, stream, figures };
         let (wire, candidates) = wires::wire(&of, socket, Way::Sends, chosen.both())?;
-        let wire_kind = wire.kind();
+        let kind = wire.kind();
         let sender =
             fallback::Sender::open(candidates, wire, &host, memory).map_err(|error| error.cause)?;
         Ok(Self {
@@ -223,7 +224,8 @@ impl SendStream {
             figures: figures.clone(),
             begun: Instant::now(),
             idle_ns: 0,
-            watch: SourceWatch::new(&host, wire_kind, shared.setup.sees_bytes(), chosen),
+            watch: SourceWatch::new(&host, kind, shared.setup.sees_bytes(), chosen),
+            wire: kind,
             order: 0,
             copied_bytes: 0,
             payload_bytes: 0,
@@ -301,7 +303,7 @@ impl SendStream {
                 watch.ordered(&order);
             }
             let at_work = self.sender.info();
-            if order.fits(at_work) && order.candidates[0].name != at_work.name {
+            if order.fits(self.wire) && order.candidates[0].name != at_work.name {
                 self.sender.change_to(order.candidates, &mut self.done)?;
             }
         }

@@ -61,7 +61,8 @@ fn compiled(selection: &Selection, options: WalkOptions) -> Result<WalkOptions, 
             .needs(problem.needs)
             .found(problem.found)
     })?;
-    Ok(WalkOptions { matcher: Some(matcher), names: selection.names.clone(), ..options })
+    let (names, names_alone) = (selection.names.clone(), selection.names_alone);
+    Ok(WalkOptions { matcher: Some(matcher), names, names_alone, ..options })
 }
 
 #[cfg(test)]
