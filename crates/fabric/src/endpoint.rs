@@ -35,6 +35,38 @@ enum Lifeline {
     Cut,
 }
 
+/// An end of a pair, which has an endpoint and to which the memory of operations comes back.
+pub(crate) trait End {
+    fn endpoint(&mut self) -> &mut Endpoint;
+
+    /// Takes back what belonged to an operation that is over.
+    fn over(&mut self, completion: Completion) -> Result<(), Error>;
+
+    /// Waits until an operation is over.
+    fn await_one(&mut self) -> Result<(), Error> {
+        let completion = self.endpoint().wait()?;
+        self.over(completion)
+    }
+
+    /// Takes back the memory of all operations that are over by now, without waiting.
+    fn take_all(&mut self) -> Result<(), Error> {
+        while let Some(completion) = self.endpoint().poll()? {
+            self.over(completion)?;
+        }
+        Ok(())
+    }
+
+    /// Posts an operation, waiting while the queue is full.
+    fn post(&mut self, operation: Operation) -> Result<(), Error> {
+        let mut operation = operation;
+        while let Some(back) = self.endpoint().post(operation)? {
+            operation = back;
+            self.await_one()?;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Endpoint {
     pub channel: Channel,

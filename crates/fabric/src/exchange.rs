@@ -6,7 +6,10 @@ use std::os::fd::AsFd;
 
 use haul_fabric_sys::{Buffer, Completion, Operation, Reach, Source};
 
-use crate::{Error, endpoint::Endpoint};
+use crate::{
+    Error,
+    endpoint::{End, Endpoint},
+};
 
 /// Receives that are posted: one for the answer, and one while that is looked at.
 const RECEIVES: usize = 2;
@@ -53,8 +56,7 @@ impl Exchange {
             if let Some(buffer) = self.out.take() {
                 break buffer;
             }
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
+            self.await_one()?;
         };
         fill(&mut buffer.bytes_mut()[..len_bytes]);
         // Without a completion a short message takes some tenths of a microsecond less.
@@ -76,8 +78,7 @@ impl Exchange {
             self.post(Operation::Receive(buffer))?;
         }
         while self.seen.is_none() {
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
+            self.await_one()?;
         }
         let (buffer, len_bytes) = self.seen.as_ref().expect("just seen");
         Ok(&buffer.bytes()[..*len_bytes])
@@ -94,16 +95,11 @@ impl Exchange {
             Ok(_) | Err(_) => Err(Error::PeerGone),
         }
     }
+}
 
-    /// Posts an operation, waiting while the queue is full.
-    fn post(&mut self, operation: Operation) -> Result<(), Error> {
-        let mut operation = operation;
-        while let Some(back) = self.endpoint.post(operation)? {
-            operation = back;
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
-        }
-        Ok(())
+impl End for Exchange {
+    fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
     }
 
     fn over(&mut self, Completion { operation, outcome }: Completion) -> Result<(), Error> {

@@ -11,7 +11,10 @@ use std::{
 
 use haul_fabric_sys::{Buffer, Completion, Operation, Reach, Source};
 
-use crate::{Error, Figures, Provider, endpoint::Endpoint};
+use crate::{
+    Error, Figures, Provider,
+    endpoint::{End, Endpoint},
+};
 
 /// Longest message that is received.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
@@ -113,7 +116,7 @@ impl ReceiveEnd {
             moved_bytes: Arc::default(),
         };
         for buffer in empty {
-            end.post(buffer)?;
+            end.post_buffer(buffer)?;
         }
         end.tell_room()?;
         Ok(end)
@@ -164,8 +167,7 @@ impl ReceiveEnd {
     /// The pair is of no more use then.
     pub fn peek(&mut self) -> Result<&[u8], Error> {
         while self.arrived.is_empty() {
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
+            self.await_one()?;
         }
         Ok(self.arrived.front().expect("just seen").bytes())
     }
@@ -175,9 +177,7 @@ impl ReceiveEnd {
     /// # Errors
     /// The pair is of no more use then.
     pub fn has_come(&mut self) -> Result<bool, Error> {
-        while let Some(completion) = self.endpoint.poll()? {
-            self.over(completion)?;
-        }
+        self.take_all()?;
         Ok(!self.arrived.is_empty())
     }
 
@@ -215,7 +215,7 @@ impl ReceiveEnd {
     /// # Errors
     /// The pair is of no more use then.
     pub fn give_back(&mut self, message: Message) -> Result<(), Error> {
-        self.post(message.buffer)?;
+        self.post_buffer(message.buffer)?;
         // Rarely, but before the peer has to wait.
         if self.posted - self.told >= BUFFERS as u64 / 4 {
             self.tell_room()?;
@@ -223,9 +223,9 @@ impl ReceiveEnd {
         Ok(())
     }
 
-    fn post(&mut self, buffer: Buffer) -> Result<(), Error> {
+    fn post_buffer(&mut self, buffer: Buffer) -> Result<(), Error> {
         self.posted += 1;
-        self.start(Operation::Receive(buffer))
+        self.post(Operation::Receive(buffer))
     }
 
     fn tell_room(&mut self) -> Result<(), Error> {
@@ -235,18 +235,13 @@ impl ReceiveEnd {
         let words = Room { posted: self.posted, message_bytes }.encode();
         buffer.bytes_mut()[..ROOM_BYTES].copy_from_slice(&words);
         self.told = self.posted;
-        self.start(Operation::Send(Source::Buffer(buffer, 0..ROOM_BYTES)))
+        self.post(Operation::Send(Source::Buffer(buffer, 0..ROOM_BYTES)))
     }
+}
 
-    /// Posts an operation, waiting while the queue is full.
-    fn start(&mut self, operation: Operation) -> Result<(), Error> {
-        let mut operation = operation;
-        while let Some(back) = self.endpoint.post(operation)? {
-            operation = back;
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
-        }
-        Ok(())
+impl End for ReceiveEnd {
+    fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
     }
 
     fn over(&mut self, Completion { operation, outcome }: Completion) -> Result<(), Error> {

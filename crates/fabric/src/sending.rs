@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use crate::{
     Error, Figures, Provider,
-    endpoint::{self, Endpoint},
+    endpoint::{self, End, Endpoint},
     receiving::{ROOM_BYTES, Room},
 };
 
@@ -272,10 +272,7 @@ impl SendEnd {
     /// # Errors
     /// The pair is of no more use then.
     pub fn progress(&mut self) -> Result<(), Error> {
-        while let Some(completion) = self.endpoint.poll()? {
-            self.over(completion)?;
-        }
-        Ok(())
+        self.take_all()
     }
 
     /// Waits until all windows on files are free again: their pages are not read any more.
@@ -288,8 +285,7 @@ impl SendEnd {
         }
         self.flush()?;
         while self.over < self.sent {
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
+            self.await_one()?;
         }
         Ok(())
     }
@@ -399,8 +395,7 @@ impl SendEnd {
             if let Some(buffer) = self.spare.pop() {
                 return Ok(buffer);
             }
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
+            self.await_one()?;
         }
     }
 
@@ -440,30 +435,10 @@ impl SendEnd {
         self.figures.waits_for_room += 1;
         let begun = Instant::now();
         while self.sent == self.room {
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
+            self.await_one()?;
         }
         self.figures.waiting_for_room += begun.elapsed();
         Ok(())
-    }
-
-    /// Posts an operation, waiting while the queue is full.
-    fn post(&mut self, operation: Operation) -> Result<(), Error> {
-        let mut operation = operation;
-        while let Some(back) = self.endpoint.post(operation)? {
-            operation = back;
-            let completion = self.endpoint.wait()?;
-            self.over(completion)?;
-        }
-        Ok(())
-    }
-
-    /// Takes back what belonged to an operation that is over; the first error stays.
-    fn over(&mut self, completion: Completion) -> Result<(), Error> {
-        let outcome = self.take_back(completion);
-        outcome.inspect_err(|error| {
-            self.broken.get_or_insert_with(|| error.clone());
-        })
     }
 
     fn take_back(&mut self, Completion { operation, outcome }: Completion) -> Result<(), Error> {
@@ -499,6 +474,20 @@ impl SendEnd {
             return Err(Error::LostPages);
         }
         Ok(())
+    }
+}
+
+impl End for SendEnd {
+    fn endpoint(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
+    /// Takes back what belonged to an operation that is over; the first error stays.
+    fn over(&mut self, completion: Completion) -> Result<(), Error> {
+        let outcome = self.take_back(completion);
+        outcome.inspect_err(|error| {
+            self.broken.get_or_insert_with(|| error.clone());
+        })
     }
 }
 
