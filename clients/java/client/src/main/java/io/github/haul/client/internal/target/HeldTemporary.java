@@ -180,22 +180,35 @@ final class HeldTemporary implements Closeable {
             directory.remove(NativeName.of(HiddenNames.journal(last)));
             return;
         }
-        Key key = new Key(directory.key(), HiddenNames.part(last));
+        HeldTemporary held = openIfFree(directory, HiddenNames.part(last), name);
+        if (held != null) {
+            try (held) {
+                directory.remove(NativeName.of(HiddenNames.journal(last)));
+                directory.remove(part);
+            }
+        }
+    }
+
+    /**
+     * Opens a hidden file and locks it, made when missing; null where somebody uses it.
+     *
+     * @param directory where it is
+     * @param hidden its own name there
+     * @param name the name below the root that it belongs to
+     */
+    static @Nullable HeldTemporary openIfFree(
+            OpenDirectory directory, ByteString hidden, ByteString name) throws IOException {
+        Key key = new Key(directory.key(), hidden);
         if (!OPEN.add(key)) {
-            return;
+            return null;
         }
         HeldTemporary held = null;
         try {
             held = tryOpen(directory, key, name);
-            if (held != null) {
-                directory.remove(NativeName.of(HiddenNames.journal(last)));
-                directory.remove(part);
-            }
+            return held;
         } finally {
             if (held == null) {
                 OPEN.remove(key);
-            } else {
-                held.close();
             }
         }
     }

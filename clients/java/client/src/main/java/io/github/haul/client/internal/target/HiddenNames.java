@@ -12,12 +12,9 @@ public final class HiddenNames {
     private static final ByteString DOT = ByteString.copyFromUtf8(".");
     private static final ByteString PART = ByteString.copyFromUtf8(".haul-part");
     private static final ByteString JOURNAL = ByteString.copyFromUtf8(".haul-journal");
-    private static final List<ByteString> SUFFIXES =
-            List.of(
-                    PART,
-                    JOURNAL,
-                    ByteString.copyFromUtf8(".haul-staged"),
-                    ByteString.copyFromUtf8(".haul-durable"));
+    private static final ByteString STAGED = ByteString.copyFromUtf8(".haul-staged");
+    private static final ByteString DURABLE = ByteString.copyFromUtf8(".haul-durable");
+    private static final List<ByteString> SUFFIXES = List.of(PART, JOURNAL, STAGED, DURABLE);
 
     /** Characters of a hash in the hidden name of a link. */
     private static final int LINK_HASH_CHARACTERS = 16;
@@ -64,6 +61,16 @@ public final class HiddenNames {
      */
     public static ByteString journal(ByteString name) {
         return hidden(name, JOURNAL);
+    }
+
+    /** Name of a directory that the program haul hides until all that comes into it is there. */
+    static ByteString staged(ByteString name) {
+        return hidden(name, STAGED);
+    }
+
+    /** Name of the list, beside that directory, of what is durable in it. */
+    static ByteString durable(ByteString name) {
+        return hidden(name, DURABLE);
     }
 
     /** Name of a link until it is published: not that of a file, for no lock protects it. */

@@ -4,6 +4,7 @@ import java.io.Closeable;
 import java.io.IOException;
 import java.nio.channels.FileChannel;
 import java.nio.channels.SeekableByteChannel;
+import java.nio.file.DirectoryIteratorException;
 import java.nio.file.DirectoryStream;
 import java.nio.file.FileAlreadyExistsException;
 import java.nio.file.Files;
@@ -232,6 +233,36 @@ final class OpenDirectory implements Closeable {
             }
         } catch (NoSuchFileException gone) {
             // As it is to be.
+        }
+    }
+
+    /** Removes a directory, which is empty. */
+    void removeDirectory(Path name) throws IOException {
+        if (stream == null) {
+            checkOwn();
+            Files.delete(path.resolve(name));
+        } else {
+            stream.deleteDirectory(name);
+        }
+    }
+
+    /** What is done with one name of a directory. */
+    interface ForName {
+        void take(Path name) throws IOException;
+    }
+
+    /** Hands on each name in this directory, which may be removed meanwhile. */
+    void eachName(ForName act) throws IOException {
+        checkOwn();
+        try (DirectoryStream<Path> all =
+                stream == null
+                        ? Files.newDirectoryStream(path)
+                        : stream.newDirectoryStream(SELF, NOFOLLOW)) {
+            for (Path one : all) {
+                act.take(one.getFileName());
+            }
+        } catch (DirectoryIteratorException failed) {
+            throw failed.getCause();
         }
     }
 

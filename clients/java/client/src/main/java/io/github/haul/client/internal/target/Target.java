@@ -24,10 +24,8 @@ import org.jspecify.annotations.Nullable;
 /**
  * The place to which received files go.
  *
- * <p>What a receiver of the program haul left hidden of a directory ({@code .NAME.haul-staged}, and
- * the list {@code .NAME.haul-durable}) is not looked at: its files come again, into the directory
- * under its own name. The program haul puts what is left there into that directory when it comes
- * again, as far as nothing has the name.
+ * <p>Directories are made under their own names. What a receiver of the program haul left hidden of
+ * one is put there first ({@link LeftHidden}): the transfer goes on with it.
  *
  * <p>{@link #prepare} serves one thread; entries may be committed by others meanwhile.
  */
@@ -212,6 +210,10 @@ public final class Target implements ReceivePlace {
     private Prepared directory(FileOffer offer, ByteString name) throws IOException {
         FileLook there = look(name);
         Conflicts.checkDirectory(name, there);
+        boolean mayBeLeft = !options.isDryRun() && !fresh.contains(HiddenNames.parent(name));
+        if (mayBeLeft && LeftHidden.takeUp(root, name)) {
+            there = look(name);
+        }
         if (there != null) {
             finishLater(offer);
             return new Prepared.Skip();

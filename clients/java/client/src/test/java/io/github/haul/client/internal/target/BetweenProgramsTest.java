@@ -264,40 +264,69 @@ final class BetweenProgramsTest {
         assertEquals(List.of(), hidden());
     }
 
-    /** A tree that the program kept hidden: its files come again, and what it kept is put there. */
-    @Test
-    void aDirectoryThatTheProgramKeptHiddenIsReceivedHereAndTidiedByTheProgram()
-            throws IOException {
-        Path tree = Files.createDirectory(root.resolve("tree"));
+    /** A tree of which the program kept what came hidden, when it was killed. */
+    private void killInATree(HaulProgram program) throws IOException {
         for (int number = 0; number < 64; number++) {
-            Files.write(tree.resolve("f" + number), Offers.bytes(number, 60_000));
+            Path file = root.resolve("tree/d" + number % 3 + "/f" + number);
+            Files.createDirectories(file.getParent());
+            Files.write(file, Offers.bytes(number, 60_000));
         }
-        try (HaulProgram program = HaulProgram.serve(folder, root)) {
-            Process pull = program.begin("tree", place, "--bwlimit=1M");
-            HaulProgram.killAt(pull, place.resolve(".tree.haul-durable"), 1);
-            assertTrue(Files.isDirectory(place.resolve(".tree.haul-staged")));
-            assertTrue(!Files.exists(place.resolve("tree")));
-            try (Target target = Target.into(place, Offers.options())) {
-                FileOffer offer = offerOf("tree");
-                target.commit(need(target, offer).entry());
-                for (int number = 0; number < 64; number += 2) {
-                    String name = "tree/f" + number;
-                    Prepared.Need need = need(target, offerOf(name));
-                    Offers.finish(target, need, Offers.bytes(number, 60_000));
-                }
-                assertEquals(List.of(), target.finishDirectories());
+        Process pull = program.begin("tree", place, "--bwlimit=1M");
+        HaulProgram.killAt(pull, place.resolve(".tree.haul-durable"), 1);
+        assertTrue(Files.isDirectory(place.resolve(".tree.haul-staged")));
+        assertTrue(!Files.exists(place.resolve("tree")));
+    }
+
+    /** Receives files of the tree, and returns how many were there. */
+    private int receive(Target target, int begin, int end) throws IOException {
+        int skipped = 0;
+        for (int number = begin; number < end; number++) {
+            FileOffer offer = offerOf("tree/d" + number % 3 + "/f" + number);
+            if (target.prepare(offer) instanceof Prepared.Need need) {
+                Offers.finish(target, need, Offers.bytes(number, 60_000));
+            } else {
+                skipped++;
             }
-            assertTrue(Files.isDirectory(place.resolve(".tree.haul-staged")));
-            program.pull("tree", place);
         }
+        return skipped;
+    }
+
+    private void assertTreeIsWhole() throws IOException {
         for (int number = 0; number < 64; number++) {
-            byte[] there = Files.readAllBytes(place.resolve("tree/f" + number));
+            byte[] there = Files.readAllBytes(place.resolve("tree/d" + number % 3 + "/f" + number));
             assertArrayEquals(Offers.bytes(number, 60_000), there, "f" + number);
         }
         assertEquals(List.of(), hidden());
-        try (Stream<Path> all = Files.list(place.resolve("tree"))) {
-            assertEquals(64, all.count());
+        try (Stream<Path> all = Files.walk(place.resolve("tree"))) {
+            assertEquals(68, all.count());
         }
+    }
+
+    @Test
+    void aDirectoryThatTheProgramKeptHiddenIsGoneOnWithHere() throws IOException {
+        try (HaulProgram program = HaulProgram.serve(folder, root);
+                Target target = Target.into(place, Offers.options())) {
+            killInATree(program);
+            assertInstanceOf(Prepared.Skip.class, target.prepare(offerOf("tree")));
+            int skipped = receive(target, 0, 64);
+            assertTrue(skipped > 0 && skipped < 64, skipped + " were durable");
+            assertEquals(List.of(), target.finishDirectories());
+        }
+        assertTreeIsWhole();
+    }
+
+    @Test
+    void aTreeThatIsBegunHereIsFinishedByTheProgram() throws IOException {
+        try (HaulProgram program = HaulProgram.serve(folder, root)) {
+            killInATree(program);
+            try (Target target = Target.into(place, Offers.options())) {
+                target.prepare(offerOf("tree"));
+                receive(target, 0, 40);
+            }
+            program.pull("tree", place);
+            assertTrue(program.told().contains("\"skipped\":4"), program.told());
+        }
+        assertTreeIsWhole();
     }
 
     /** Order of the calls, as the kernel saw them. */
