@@ -10,6 +10,7 @@ mod child;
 mod dist;
 mod file_tables;
 mod generate;
+mod hyperqueue;
 mod jvm;
 mod lab;
 mod mutants;

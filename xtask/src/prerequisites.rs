@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::{child, unpacked};
+use crate::{child, hyperqueue, unpacked};
 
 /// A program that tests start, or a library that they are built with.
 #[derive(Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ struct Prerequisite {
     tests: &'static str,
 }
 
-const PREREQUISITES: [Prerequisite; 25] = [
+const PREREQUISITES: [Prerequisite; 31] = [
     Prerequisite { program: "ip", package: "iproute2", tests: "tests over network namespaces" },
     Prerequisite { program: "tc", package: "iproute2", tests: "tests over a simulated WAN" },
     Prerequisite { program: "unshare", package: "util-linux", tests: "tests in own namespaces" },
@@ -41,6 +41,12 @@ const PREREQUISITES: [Prerequisite; 25] = [
     Prerequisite { program: "curl", package: "curl", tests: "a test of the installer" },
     Prerequisite { program: "shellcheck", package: "shellcheck", tests: "a test of scripts" },
     Prerequisite { program: "python3", package: "python3", tests: "the trial of RDMA cards" },
+    Prerequisite { program: "pip3", package: "python3-pip", tests: "tests of HyperQueue" },
+    Prerequisite { program: "parallel", package: "parallel", tests: "tests of GNU parallel" },
+    Prerequisite { program: "slurmctld", package: "slurmctld", tests: "tests of Slurm" },
+    Prerequisite { program: "slurmd", package: "slurmd", tests: "tests of Slurm" },
+    Prerequisite { program: "sbatch", package: "slurm-client", tests: "tests of Slurm" },
+    Prerequisite { program: "munged", package: "munge", tests: "tests of Slurm" },
     Prerequisite { program: "pkg-config", package: "pkg-config", tests: "tests of RDMA endpoints" },
     Prerequisite {
         program: "javac",
@@ -84,6 +90,7 @@ pub fn provide(root: &Path) {
     install_missing(root);
     // After it, as the lists of packages are fresh then.
     unpacked::provide(root);
+    hyperqueue::provide(root);
 }
 
 fn install_missing(root: &Path) {

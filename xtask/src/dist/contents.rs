@@ -11,7 +11,7 @@ use super::documents::{self, Places};
 use super::{Release, target_directory};
 
 /// Files of the project and their places in the archive, as [`lay`] reads them.
-const FILES: [(&str, &str); 16] = [
+const FILES: [(&str, &str); 20] = [
     ("README.md", "README.md"),
     ("CHANGELOG.md", "CHANGELOG.md"),
     ("ARCHITECTURE.md", "ARCHITECTURE.md"),
@@ -24,6 +24,10 @@ const FILES: [(&str, &str); 16] = [
     ("docs/decisions/", "docs/decisions/"),
     ("docs/man/", "man/"),
     ("docs/completions/", "completions/"),
+    ("examples/slurm/", "examples/slurm/"),
+    ("examples/kubernetes/", "examples/kubernetes/"),
+    ("examples/hyperqueue/", "examples/hyperqueue/"),
+    ("examples/parallel/", "examples/parallel/"),
     ("packaging/systemd/haul.service", "systemd/haul.service"),
     ("packaging/systemd/haul-media.service", "systemd/haul-media.service"),
     ("packaging/systemd/haul.default", "systemd/haul.default"),
@@ -147,6 +151,8 @@ mod tests {
             "SPEC.md",
             "docs/transfer.md",
             "docs/decisions/README.md",
+            "examples/slurm/array.sh",
+            "examples/kubernetes/push.yaml",
             "LICENSE-MIT",
             "LICENSE-APACHE",
             "man/haul.1",

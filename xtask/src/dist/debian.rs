@@ -13,7 +13,7 @@ use super::contents::{copy, lay};
 use crate::child;
 
 /// Files of the project and their places on a Debian host, as [`lay`] reads them.
-const FILES: [(&str, &str); 15] = [
+const FILES: [(&str, &str); 19] = [
     ("docs/man/", "usr/share/man/man1/"),
     ("docs/completions/haul.bash", "usr/share/bash-completion/completions/haul"),
     ("docs/completions/_haul", "usr/share/zsh/vendor-completions/_haul"),
@@ -26,6 +26,10 @@ const FILES: [(&str, &str); 15] = [
     ("crates/protocol/SPEC.md", "usr/share/doc/haul/SPEC.md"),
     ("docs/", "usr/share/doc/haul/docs/"),
     ("docs/decisions/", "usr/share/doc/haul/docs/decisions/"),
+    ("examples/slurm/", "usr/share/doc/haul/examples/slurm/"),
+    ("examples/kubernetes/", "usr/share/doc/haul/examples/kubernetes/"),
+    ("examples/hyperqueue/", "usr/share/doc/haul/examples/hyperqueue/"),
+    ("examples/parallel/", "usr/share/doc/haul/examples/parallel/"),
     ("packaging/systemd/haul.service", "usr/lib/systemd/system/haul.service"),
     ("packaging/systemd/haul-media.service", "usr/lib/systemd/system/haul-media.service"),
     ("packaging/systemd/haul.default", "etc/default/haul"),

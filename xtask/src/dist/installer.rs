@@ -301,4 +301,9 @@ fn the_scripts_are_in_order_for_shellcheck() {
     }
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let examples = ["slurm/array.sh", "slurm/srun.sh", "hyperqueue/shard.sh", "parallel/run.sh"];
+    let mut command = Command::new("shellcheck");
+    let output = command.current_dir(project_root().join("examples")).args(examples).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -27,6 +27,7 @@ mod connections;
 mod counts;
 mod crash;
 mod durable_order;
+mod engines;
 mod hostile;
 mod hostile_bytes;
 mod hostile_floods;
