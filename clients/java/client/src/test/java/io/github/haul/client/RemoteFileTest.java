@@ -8,6 +8,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.IOException;
 import java.io.RandomAccessFile;
+import java.net.ServerSocket;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -22,6 +23,7 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
@@ -311,6 +313,42 @@ final class RemoteFileTest {
             assertThrows(HaulException.ConnectionLost.class, () -> read(file, SIZE / 2, 10));
             assertArrayEquals(begin, read(file, 0, 10), "what is in memory is still read");
             assertThrows(HaulException.Unreachable.class, () -> client.open("file"));
+        }
+    }
+
+    /** A server that ended the session while nobody read, as it does after an hour without one. */
+    @Test
+    void aReaderThatWasIdleHasAllItsTimeToGetBackWhenItReadsAgain() throws Exception {
+        Trees.file(root.resolve("file"), SIZE, 1);
+        TransferOptions options =
+                TransferOptions.builder().spanBytes(SPAN).retryFor(Duration.ofMillis(500)).build();
+        HaulServer server = HaulServer.start(folder, root);
+        try (HaulClient client = HaulClient.connect(server.url(""));
+                RemoteFile file = client.open("file", options)) {
+            read(file, 0, 10);
+            server.process().destroyForcibly().waitFor();
+            // Longer than it tries, and than it takes to notice.
+            Thread.sleep(1500);
+            AtomicInteger tries = new AtomicInteger();
+            try (ServerSocket other = new ServerSocket(server.url().port())) {
+                Thread accepting = new Thread(() -> hangUp(other, tries));
+                accepting.start();
+                assertThrows(HaulException.ConnectionLost.class, () -> read(file, SIZE / 2, 10));
+            }
+            assertTrue(tries.get() > 1, tries.get() + " tries");
+        } finally {
+            server.close();
+        }
+    }
+
+    private static void hangUp(ServerSocket server, AtomicInteger count) {
+        try {
+            while (true) {
+                server.accept().close();
+                count.incrementAndGet();
+            }
+        } catch (IOException closed) {
+            // The test is over.
         }
     }
 

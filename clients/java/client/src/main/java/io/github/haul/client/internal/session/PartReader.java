@@ -568,6 +568,11 @@ public final class PartReader {
     private void lost(String why) {
         lock.lock();
         try {
+            if (opened.isDone() && wanted.isEmpty()) {
+                // Nobody waits: the time to get back begins with the next read that finds none.
+                isLost = false;
+                return;
+            }
             long nowNs = System.nanoTime();
             if (!isLost) {
                 isLost = true;
