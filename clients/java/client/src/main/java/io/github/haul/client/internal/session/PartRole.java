@@ -17,6 +17,7 @@ import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.proto.Side;
 import io.github.haul.client.internal.proto.SideReport;
+import io.github.haul.client.internal.wire.SpanDigest;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.jspecify.annotations.Nullable;
@@ -39,7 +40,7 @@ final class PartRole extends InboundRole {
     private final ByteString path;
     private final PartReader reader;
     private final PartShared shared;
-    private final PartStreams streams;
+    private final InboundStreams<PartStream> streams;
     private final Headway headway;
     private final TransferOptions options;
     private @Nullable Control selection;
@@ -75,7 +76,13 @@ final class PartRole extends InboundRole {
                         new Receiver(
                                 session.granted().opened().getOffersMax(),
                                 session.granted().opened().getOfferBytesMax()));
-        streams = new PartStreams(session, shared, inbox, headway, options);
+        streams =
+                new InboundStreams<PartStream>(session, shared, inbox, headway, options) {
+                    @Override
+                    PartStream make(int number, SpanDigest digest, long delayMs) {
+                        return new PartStream(number, session, shared, inbox, digest, delayMs);
+                    }
+                };
         selection = Listing.selection(path, 0);
     }
 
