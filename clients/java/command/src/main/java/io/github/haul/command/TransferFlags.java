@@ -242,6 +242,16 @@ final class TransferFlags {
         ProtectionName() {
             super(Protection.values());
         }
+
+        @Override
+        public Protection convert(String text) {
+            if (text.equals("private")) {
+                throw new TypeConversionException(
+                        "the JVM client cannot encrypt data. The program haul can: there it is"
+                                + " --protection private");
+            }
+            return super.convert(text);
+        }
     }
 
     /** Reads {@code --on-conflict}. */

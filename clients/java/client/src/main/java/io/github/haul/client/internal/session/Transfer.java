@@ -391,7 +391,8 @@ public final class Transfer {
             isOpen = true;
             return session;
         } catch (SessionRefused refused) {
-            HaulException.Refused exception = new HaulException.Refused(Words.of(refused.fault()));
+            HaulException.Refused exception =
+                    new HaulException.Refused(Words.refused(refused.fault()));
             if (isPassing(refused.fault().getCode())) {
                 headway.broken(System.nanoTime());
                 throw new Passing(exception);

@@ -5,6 +5,7 @@ import io.github.haul.client.FileResult;
 import io.github.haul.client.Problem;
 import io.github.haul.client.TransferNotice;
 import io.github.haul.client.internal.proto.Fault;
+import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.proto.Side;
 import java.time.Duration;
@@ -12,6 +13,9 @@ import java.util.Locale;
 
 /** Faults of the protocol as problems for users. What a peer says is shown without its controls. */
 public final class Words {
+    /** The protection that encrypts data, which this client does not have. */
+    private static final String PRIVATE = "private";
+
     private static final byte DELETE = 0x7f;
 
     private Words() {}
@@ -41,6 +45,26 @@ public final class Words {
                 printable(fault.getFound()),
                 printable(fault.getHint()),
                 encoded(fault.getPath()));
+    }
+
+    /**
+     * Turns the fault by which a server opens no session into a problem, with what this client can
+     * do about it: the server does not know which protections there are here.
+     *
+     * @param fault the fault
+     * @return the problem
+     */
+    static Problem refused(Fault fault) {
+        if (fault.getCode() != FaultCode.PROTECTION_TOO_LOW) {
+            return of(fault);
+        }
+        String hint =
+                fault.getNeeds().contains(PRIVATE)
+                        ? "the JVM client cannot encrypt data: move it by the program haul, whose"
+                                + " --protection private does, or start the server with"
+                                + " --protection-min safe"
+                        : "ask for the protection safe";
+        return of(fault.toBuilder().setHint(hint).build());
     }
 
     /**
