@@ -4,6 +4,8 @@ import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.proto.FaultCode;
 import java.io.ByteArrayOutputStream;
 import java.net.URI;
+import java.nio.file.FileSystems;
+import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import org.jspecify.annotations.Nullable;
 
@@ -16,6 +18,7 @@ import org.jspecify.annotations.Nullable;
  * it does is asked of each name beyond ASCII, by the way back.
  */
 final class NativeName {
+    private static final boolean IS_WINDOWS = FileSystems.getDefault().getSeparator().equals("\\");
     private static final int FIRST_PRINTED = 0x21;
     private static final int LAST_PRINTED = 0x7e;
     private static final int BYTE_MASK = 0xff;
@@ -33,7 +36,17 @@ final class NativeName {
      * @throws TargetFault with NAME_REFUSED if Java cannot hold the name on this host
      */
     static Path of(ByteString name) throws TargetFault {
-        Path path = path(name);
+        Path path = IS_WINDOWS ? windowsPath(name) : path(name);
+        if (path == null && IS_WINDOWS) {
+            throw TargetFault.of(
+                    FaultCode.NAME_REFUSED,
+                    name,
+                    "Windows cannot hold this name",
+                    "UTF-8 without \\ : * ? \" < > |, a dot or blank at the end, or a device's"
+                            + " name",
+                    "another name",
+                    "rename it at the source, or receive it on another system");
+        }
         if (path == null) {
             throw TargetFault.of(
                     FaultCode.NAME_REFUSED,
@@ -44,6 +57,15 @@ final class NativeName {
                     "start the program with LC_ALL=C.UTF-8, or receive the file by `haul pull`");
         }
         return path;
+    }
+
+    private static @Nullable Path windowsPath(ByteString name) {
+        String text = WindowsName.text(name);
+        try {
+            return text == null ? null : Path.of(text);
+        } catch (InvalidPathException refused) {
+            return null;
+        }
     }
 
     private static @Nullable Path path(ByteString name) {
@@ -81,6 +103,9 @@ final class NativeName {
     /** The bytes of a relative path, or of the names of an absolute one. */
     static ByteString bytes(Path path) {
         String text = path.toString();
+        if (IS_WINDOWS) {
+            return WindowsName.name(text);
+        }
         if (text.chars().allMatch(one -> one >= FIRST_PRINTED && one <= LAST_PRINTED)) {
             return ByteString.copyFromUtf8(text);
         }

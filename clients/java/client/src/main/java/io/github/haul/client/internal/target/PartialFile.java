@@ -292,7 +292,7 @@ public final class PartialFile implements ReceivedFile {
                 lose(lost);
                 Journal taken = journal;
                 if (taken != null) {
-                    taken.confirm(HostBoot.id());
+                    taken.confirm(LinuxHost.boot());
                 }
             }
             return lost;
@@ -338,7 +338,8 @@ public final class PartialFile implements ReceivedFile {
         FileChannel opened = directory.open(journalName(), OpenDirectory.Creation.NEW);
         try {
             Journal.Circumstances now =
-                    new Journal.Circumstances(offer.getCtimeS(), offer.getCtimeNs(), HostBoot.id());
+                    new Journal.Circumstances(
+                            offer.getCtimeS(), offer.getCtimeNs(), LinuxHost.boot());
             journal = Journal.begin(opened, identity, grid.spanBytes(), now);
         } finally {
             if (journal == null) {

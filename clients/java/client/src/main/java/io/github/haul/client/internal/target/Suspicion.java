@@ -25,11 +25,11 @@ enum Suspicion {
 
     /** Judges a journal; null where it is believed. */
     static @Nullable Suspicion of(Journal.Told told, boolean isChanged, TargetOptions options) {
-        byte[] boot = HostBoot.id();
+        byte[] boot = LinuxHost.boot();
         if (options.rechecks()) {
             return ASKED;
         }
-        if (!told.circumstances().isOfBoot(boot) || !HostBoot.isKnown(boot)) {
+        if (!told.circumstances().isOfBoot(boot) || !LinuxHost.isKnownBoot(boot)) {
             return STARTED_ANEW;
         }
         if (!told.hasTargetDevice()) {

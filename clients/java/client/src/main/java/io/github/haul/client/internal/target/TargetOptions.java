@@ -54,7 +54,7 @@ public record TargetOptions(
      * kept, the umask takes its part of them, and nobody may do more than at the source.
      */
     int modeOf(int mode) {
-        return keepsMode ? mode : mode & ~HostUmask.bits();
+        return keepsMode ? mode : mode & ~LinuxHost.umask();
     }
 
     /**

@@ -96,7 +96,7 @@ final class RecheckTest {
         FileLook part = FileLook.at(place.resolve(".x.haul-part"));
         JournalIdentity identity =
                 JournalIdentity.of(offer, Offers.name("x"), part, Digest.AES_GMAC.getNumber());
-        byte[] boot = HostBoot.id();
+        byte[] boot = LinuxHost.boot();
         boot[3] ^= 1;
         try (FileChannel file =
                 FileChannel.open(
