@@ -263,7 +263,11 @@ fn datagrams(domain: &Arc<Domain>) -> Result<Channel, Error> {
     let endpoint = open_endpoint(domain, domain.info())?;
     bind(&endpoint, addresses.fid(), 0)?;
     bind(&endpoint, completions.fid(), u64::from(bindings::FI_SEND | bindings::FI_RECV))?;
-    enable(&endpoint)?;
+    {
+        let _alone = shared_region::begin();
+        enable(&endpoint)?;
+        shared_region::give_back_padding(&name_of(endpoint.fid(), domain)?.bytes);
+    }
     let (addresses, peer, names) = (Some(addresses), u64::MAX, None);
     let parts = Parts { endpoint, completions, events: None, addresses, peer, can_wait, names };
     Ok(Channel::new(parts, domain.clone()))

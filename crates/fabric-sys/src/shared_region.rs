@@ -9,17 +9,23 @@
 //! libfabric 1.17 was ended by SIGSEGV at a server with 2.1. A region begins with the version of
 //! its layout (`struct smr_region`, `SMR_VERSION` of libfabric), which nobody there looks at.
 
+use core::ops::Range;
 use std::{
-    fs::{self, OpenOptions},
-    io::Read,
-    os::unix::fs::OpenOptionsExt,
+    fs::{self, File, OpenOptions},
+    io::{self, Read},
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 
 use crate::error::Error;
 
 /// The place of the names, where glibc's `shm_open(3)` has them.
 const REGIONS: &str = "/dev/shm";
+/// Length of the pages that memory is given back by.
+const PAGE_BYTES: u64 = 4096;
 /// The begin of an address of the provider shm (fi_shm(7)), behind which the region's name stands.
 const PREFIX: &[u8] = b"fi_shm://";
 
@@ -49,6 +55,58 @@ pub(crate) fn forget_name(own: &[u8]) {
         // A name that is not there is as good; the provider does not miss it when it closes.
         drop(fs::remove_file(region));
     }
+}
+
+/// Waits until no other endpoint of this process makes its region: its padding takes memory until
+/// it is given back, which endpoints that are made at once would take together.
+pub(crate) fn begin() -> MutexGuard<'static, ()> {
+    static MAKING: Mutex<()> = Mutex::new(());
+    MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives back the memory of the pages of this process's region that hold nothing, right after the
+/// endpoint was opened. The provider pads the region's name with zeros to the end of the region,
+/// which has a power of two bytes (`smr_create` of libfabric 1.17 and 2.1): 4 MiB of memory.
+pub(crate) fn give_back_padding(own: &[u8]) {
+    if let Some(region) = region(Path::new(REGIONS), own) {
+        // Without it there is more memory taken, and nothing else.
+        let opened = OpenOptions::new().read(true).write(true).open(region);
+        drop(opened.and_then(|region| give_back_zeros(&region)));
+    }
+}
+
+/// Punches holes where pages are zeros: they are read as before.
+fn give_back_zeros(file: &File) -> io::Result<()> {
+    let end = file.metadata()?.len();
+    let mut page = [0; PAGE_BYTES as usize];
+    let mut at = 0;
+    while at < end {
+        // ENXIO: there is nothing but a hole up to the end.
+        let Ok(data) = seek(file, SeekFrom::Data(at)) else { return Ok(()) };
+        at = data / PAGE_BYTES * PAGE_BYTES;
+        let hole = seek(file, SeekFrom::Hole(data))?;
+        let mut zeros_from = at;
+        while at < hole {
+            let len = PAGE_BYTES.min(end - at);
+            let page = &mut page[..len as usize];
+            file.read_exact_at(page, at)?;
+            if page.iter().any(|byte| *byte != 0) {
+                punch(file, zeros_from..at)?;
+                zeros_from = at + len;
+            }
+            at += len;
+        }
+        punch(file, zeros_from..at)?;
+    }
+    Ok(())
+}
+
+fn punch(file: &File, range: Range<u64>) -> io::Result<()> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(fallocate(file, mode, range.start, range.end - range.start)?)
 }
 
 fn version(regions: &Path, address: &[u8]) -> Option<u8> {
@@ -91,6 +149,34 @@ mod tests {
         assert_eq!(own(&mut far), address.bytes);
         assert_ne!(own(&mut near), own(&mut far));
         assert!(!is_named(&own(&mut near)) && !is_named(&own(&mut far)));
+    }
+
+    /// Case of a region that took 4 MiB in each process for each pair: the zeros behind its name.
+    #[test]
+    fn a_region_takes_a_small_part_of_its_length() {
+        use std::os::unix::fs::MetadataExt;
+        let info = Info::find("shm", EndpointKind::ReliableDatagrams, None).unwrap();
+        let mut listener = Listener::new(&Domain::open(info).unwrap(), [7; 16]).unwrap();
+        let address = listener.address().unwrap();
+        let found = region(Path::new(REGIONS), &address.bytes).unwrap().metadata().unwrap();
+        assert!(found.len() >= 8 << 20, "{found:?}");
+        assert!(found.blocks() * 512 <= 1 << 20, "{} bytes of memory", found.blocks() * 512);
+    }
+
+    #[test]
+    fn pages_of_zeros_are_given_back_and_every_byte_stays() {
+        use std::{io::Write, os::unix::fs::MetadataExt};
+        let mut content = vec![0; 40 * 4096 + 100];
+        for at in [5, 3 * 4096 - 1, 20 * 4096, 40 * 4096 + 99] {
+            content[at] = 7;
+        }
+        let mut file = tempfile::tempfile_in(REGIONS).unwrap();
+        file.write_all(&content).unwrap();
+        give_back_zeros(&file).unwrap();
+        let mut found = vec![1; content.len()];
+        file.read_exact_at(&mut found, 0).unwrap();
+        assert!(found == content);
+        assert_eq!(file.metadata().unwrap().blocks() * 512, 4 * 4096);
     }
 
     #[test]

@@ -31,6 +31,8 @@ mod figures;
 mod provider;
 
 #[cfg(feature = "libfabric")]
+mod budget;
+#[cfg(feature = "libfabric")]
 mod endpoint;
 #[cfg(feature = "libfabric")]
 mod exchange;
@@ -46,7 +48,7 @@ mod absent;
 
 pub use error::Error;
 pub use figures::{Figures, Wait};
-pub use provider::{Mover, NoSuchProvider, Provider};
+pub use provider::{Mover, NoSuchProvider, PAIRS_MAX, Provider};
 
 #[cfg(feature = "libfabric")]
 pub use {

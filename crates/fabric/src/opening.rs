@@ -200,20 +200,22 @@ impl Pair {
         self.provider
     }
 
-    /// Makes this the end that sends, with at most `buffer_bytes_max` of registered memory.
+    /// Makes this the end that sends, with at most `share_bytes` of memory: registered buffers, and
+    /// pages of files that are under way.
     ///
     /// # Errors
     /// [`Error::NoMemory`] where it cannot be registered.
-    pub fn into_sender(self, buffer_bytes_max: usize, wait: Wait) -> Result<SendEnd, Error> {
-        SendEnd::new(self.provider, self.into_endpoint(wait), buffer_bytes_max)
+    pub fn into_sender(self, share_bytes: usize, wait: Wait) -> Result<SendEnd, Error> {
+        SendEnd::new(self.provider, self.into_endpoint(wait), share_bytes)
     }
 
-    /// Makes this the end that receives, with at most `buffer_bytes_max` of registered memory.
+    /// Makes this the end that receives, with at most `share_bytes` of registered memory. The same
+    /// share at the other end makes messages as long as the buffers.
     ///
     /// # Errors
     /// [`Error::NoMemory`] where it cannot be registered.
-    pub fn into_receiver(self, buffer_bytes_max: usize, wait: Wait) -> Result<ReceiveEnd, Error> {
-        ReceiveEnd::new(self.provider, self.into_endpoint(wait), buffer_bytes_max)
+    pub fn into_receiver(self, share_bytes: usize, wait: Wait) -> Result<ReceiveEnd, Error> {
+        ReceiveEnd::new(self.provider, self.into_endpoint(wait), share_bytes)
     }
 
     /// Makes this an end whose sides take turns, with messages of at most this length, once the

@@ -2,6 +2,13 @@
 
 use std::{fmt, str::FromStr};
 
+/// Most pairs of a session in one direction.
+///
+/// Beyond it more pairs would only have shorter messages, as they share the memory. Where the
+/// processor copies (`shm`) one or two move what memory can move; a card sends by itself. Each pair
+/// also takes memory of libfabric, which no share counts.
+pub const PAIRS_MAX: u32 = 4;
+
 /// A provider: one kind of network card, or a stand-in for machines without one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provider {

@@ -13,15 +13,12 @@ use haul_fabric_sys::{Buffer, Completion, Operation, Reach, Source};
 
 use crate::{
     Error, Figures, Provider,
+    budget::{RECEIVE_BUFFERS, Share},
     endpoint::{End, Endpoint},
 };
 
-/// Longest message that is received.
-const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// Buffers that wait for messages, are filled, or are held by who takes them.
-const BUFFERS: usize = 8;
 /// Messages that may be held before they are given back, while others still come.
-pub const HELD_MAX: usize = BUFFERS / 2;
+pub const HELD_MAX: usize = RECEIVE_BUFFERS / 2;
 /// Length of the words about room: the count of buffers ever posted (u64) and the length of each
 /// (u32), little-endian.
 pub(crate) const ROOM_BYTES: usize = 12;
@@ -91,10 +88,9 @@ impl ReceiveEnd {
     pub(crate) fn new(
         provider: Provider,
         endpoint: Endpoint,
-        buffer_bytes_max: usize,
+        share_bytes: usize,
     ) -> Result<Self, Error> {
-        let message_bytes =
-            (buffer_bytes_max / BUFFERS / 4096 * 4096).clamp(4096, MESSAGE_BYTES_MAX);
+        let Share { message_bytes, .. } = Share::of(share_bytes);
         let domain = endpoint.channel.domain().clone();
         let mut figures = Figures::default();
         let mut buffer = |len_bytes| {
@@ -102,7 +98,8 @@ impl ReceiveEnd {
                 .register(|| Buffer::new(&domain, len_bytes, Reach::Local))
                 .map_err(|error| Error::NoMemory { len_bytes, words: error.words() })
         };
-        let empty = (0..BUFFERS).map(|_| buffer(message_bytes)).collect::<Result<Vec<_>, _>>()?;
+        let empty =
+            (0..RECEIVE_BUFFERS).map(|_| buffer(message_bytes)).collect::<Result<Vec<_>, _>>()?;
         let words = (0..2).map(|_| buffer(ROOM_BYTES)).collect::<Result<_, _>>()?;
         let mut end = Self {
             provider,
@@ -217,7 +214,7 @@ impl ReceiveEnd {
     pub fn give_back(&mut self, message: Message) -> Result<(), Error> {
         self.post_buffer(message.buffer)?;
         // Rarely, but before the peer has to wait.
-        if self.posted - self.told >= BUFFERS as u64 / 4 {
+        if self.posted - self.told >= RECEIVE_BUFFERS as u64 / 4 {
             self.tell_room()?;
         }
         Ok(())
@@ -258,7 +255,7 @@ impl End for ReceiveEnd {
             }
             Operation::Send(Source::Buffer(buffer, _)) => {
                 self.words.push(buffer);
-                if self.posted - self.told >= BUFFERS as u64 / 4 {
+                if self.posted - self.told >= RECEIVE_BUFFERS as u64 / 4 {
                     self.tell_room()?;
                 }
             }

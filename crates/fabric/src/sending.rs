@@ -16,17 +16,11 @@ use rustix::io::Errno;
 
 use crate::{
     Error, Figures, Provider,
+    budget::{SEND_BUFFERS, Share},
     endpoint::{self, End, Endpoint},
     receiving::{ROOM_BYTES, Room},
 };
 
-/// Longest message: what is registered, posted and completed as one.
-const MESSAGE_BYTES_MAX: usize = 1 << 20;
-/// Buffers for frames and for what cannot be sent out of the page cache.
-const BUFFERS: usize = 3;
-/// Bytes of a window on a file: registering one takes some microseconds for each megabyte, and two
-/// of them are locked at a time.
-const WINDOW_BYTES: u64 = 4 << 20;
 /// Shortest buffer that a peer may have, in bytes.
 const MESSAGE_BYTES_MIN: u32 = 4096;
 /// Receives for the peer's words about its room: it has at most four under way.
@@ -73,6 +67,8 @@ pub struct SendEnd {
     /// Bytes that wait for more.
     filling: Option<(Buffer, usize)>,
     message_bytes: usize,
+    /// Bytes of a window on a file.
+    window_bytes: u64,
     /// Messages that the peer has ever had room for.
     room: u64,
     sent: u64,
@@ -96,11 +92,10 @@ impl SendEnd {
     pub(crate) fn new(
         provider: Provider,
         endpoint: Endpoint,
-        buffer_bytes_max: usize,
+        share_bytes: usize,
     ) -> Result<Self, Error> {
-        let message_bytes = (buffer_bytes_max / BUFFERS / 4096 * 4096)
-            .clamp(4096, MESSAGE_BYTES_MAX)
-            .min(endpoint.channel.domain().info().message_bytes_max());
+        let Share { message_bytes, window_bytes } = Share::of(share_bytes);
+        let message_bytes = message_bytes.min(endpoint.channel.domain().info().message_bytes_max());
         let domain = endpoint.channel.domain().clone();
         let mut figures = Figures::default();
         let mut buffer = |len_bytes| {
@@ -108,7 +103,7 @@ impl SendEnd {
                 .register(|| Buffer::new(&domain, len_bytes, Reach::Local))
                 .map_err(|error| Error::NoMemory { len_bytes, words: error.words() })
         };
-        let spare = (0..BUFFERS).map(|_| buffer(message_bytes)).collect::<Result<_, _>>()?;
+        let spare = (0..SEND_BUFFERS).map(|_| buffer(message_bytes)).collect::<Result<_, _>>()?;
         let empty =
             (0..ROOM_RECEIVES).map(|_| buffer(ROOM_BYTES)).collect::<Result<Vec<_>, _>>()?;
         let mut end = Self {
@@ -117,6 +112,7 @@ impl SendEnd {
             spare,
             filling: None,
             message_bytes,
+            window_bytes: window_bytes as u64,
             room: 0,
             sent: 0,
             over: 0,
@@ -306,7 +302,7 @@ impl SendEnd {
         if size_bytes <= from {
             return Err(FileError::Truncated);
         }
-        let len_bytes = left.min(WINDOW_BYTES).min(size_bytes - from);
+        let len_bytes = left.min(self.window_bytes).min(size_bytes - from);
         let domain = self.endpoint.channel.domain();
         let len = usize::try_from(len_bytes).unwrap_or(0);
         match self.figures.register(|| Window::new(domain, file, from, len)) {
@@ -316,7 +312,7 @@ impl SendEnd {
             }
             Err(refused) => {
                 if is_for_all_files(&refused, file, from, len_bytes) {
-                    self.figures.refused = Some(why_refused(&refused));
+                    self.figures.refused = Some(why_refused(&refused, len_bytes));
                 }
                 Ok(None)
             }
@@ -540,7 +536,7 @@ fn is_for_all_files(refused: &NoWindow, file: &File, from: u64, len_bytes: u64) 
 }
 
 /// The reason for which pages cannot be registered, in words.
-fn why_refused(refused: &NoWindow) -> String {
+fn why_refused(refused: &NoWindow, len_bytes: u64) -> String {
     match refused {
         NoWindow::Map(error) => format!("needs a file that can be mapped, found {error}"),
         NoWindow::Register(error) if error.code == Errno::FAULT.raw_os_error() => format!(
@@ -548,7 +544,7 @@ fn why_refused(refused: &NoWindow) -> String {
              {error}"
         ),
         NoWindow::Register(error) => format!(
-            "needs memory that may be locked (RLIMIT_MEMLOCK) for {WINDOW_BYTES} bytes, found \
+            "needs memory that may be locked (RLIMIT_MEMLOCK) for {len_bytes} bytes, found \
              {error}"
         ),
     }
@@ -602,11 +598,11 @@ mod tests {
     fn pages_that_are_refused_say_what_they_need() {
         let said = |code| {
             let error = haul_fabric_sys::Error { call: "fi_mr_reg", code };
-            why_refused(&NoWindow::Register(error))
+            why_refused(&NoWindow::Register(error), 4_194_304)
         };
         assert!(said(Errno::FAULT.raw_os_error()).contains("needs Linux 6.2"));
         assert!(said(Errno::NOMEM.raw_os_error()).contains("for 4194304 bytes"));
-        let said = why_refused(&NoWindow::Map(io::ErrorKind::InvalidInput.into()));
+        let said = why_refused(&NoWindow::Map(io::ErrorKind::InvalidInput.into()), 1);
         assert!(said.starts_with("needs a file that can be mapped, found"), "{said}");
     }
 }

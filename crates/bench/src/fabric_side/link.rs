@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Registered memory of an end, in bytes: messages of up to 1 MiB.
-const END_BYTES_MAX: usize = 8 << 20;
+const END_BYTES_MAX: usize = 32 << 20;
 /// Longest wait for the other side's endpoint.
 const TIME_MAX: Duration = Duration::from_secs(20);
 /// The longest contact that is read, in bytes.

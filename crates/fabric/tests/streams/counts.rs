@@ -10,7 +10,7 @@ use crate::streams::{MIB, bytes_of, file_of, pair};
 #[test]
 fn both_ends_count_every_byte_that_went() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         assert_eq!((near.provider().name(), far.provider().name()), (way.provider, way.provider));
         let file = file_of(&bytes_of(5 * MIB, 1));
         let sent = near.moved_bytes();
@@ -72,7 +72,7 @@ fn what_has_come_is_seen_until_all_of_it_is_taken() {
 #[test]
 fn windows_are_over_when_the_peer_has_read_them_and_not_before() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let file = file_of(&bytes_of(5 * MIB, 1));
         let first = near.send_file(&file, 0, MIB as u64, &mut |_| ()).unwrap();
         // The memory of two processes: the peer itself reads it. A socket may have taken all.
@@ -94,12 +94,12 @@ fn windows_are_over_when_the_peer_has_read_them_and_not_before() {
 fn a_message_is_as_long_as_both_ends_and_the_rate_allow() {
     for way in fabric_ways() {
         for (memory, rate, longest) in [
-            ([8 * MIB, 8 * MIB], None, MIB),
-            ([3 * 8192 + 100, 8 * MIB], None, 8192),
-            ([8 * MIB, 8 * 12_288 + 100], None, 12_288),
-            ([8 * MIB, 8 * MIB], Some(200_000_000), MIB),
-            ([8 * MIB, 8 * MIB], Some(2_000_000), 196_608),
-            ([8 * MIB, 8 * MIB], Some(1000), 4096),
+            ([32 * MIB, 32 * MIB], None, MIB),
+            ([16 * 8192 + 100, 32 * MIB], None, 8192),
+            ([32 * MIB, 16 * 12_288 + 100], None, 12_288),
+            ([32 * MIB, 32 * MIB], Some(200_000_000), MIB),
+            ([32 * MIB, 32 * MIB], Some(2_000_000), 196_608),
+            ([32 * MIB, 32 * MIB], Some(1000), 4096),
             ([0, 0], None, 4096),
         ] {
             let (mut near, mut far, _) = pair(way, memory, Wait::Adaptive);

@@ -33,7 +33,7 @@ fn drain(mut far: ReceiveEnd) {
 #[test]
 fn a_part_that_the_provider_would_copy_goes_with_what_is_before_it_and_a_longer_one_alone() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let copied = near.provider().copied_bytes_max() as usize;
         let content = bytes_of(copied + 1, 3);
         let file = file_of(&content);
@@ -60,7 +60,7 @@ fn a_part_that_the_provider_would_copy_goes_with_what_is_before_it_and_a_longer_
 #[test]
 fn a_long_part_begins_a_message_also_where_its_pages_cannot_be_had() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let path = "/sys/devices/system/cpu/online";
         let content = std::fs::read(path).unwrap();
         near.send(b"head").unwrap();
@@ -118,7 +118,7 @@ fn a_file_that_cannot_be_read_is_an_error_of_the_file_and_the_pair_goes_on() {
 #[test]
 fn a_page_that_is_lost_while_its_window_is_sent_ends_the_part_and_then_the_pair() {
     for way in fabric_ways() {
-        let (mut near, far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let file = file_of(&bytes_of(4 * MIB, 1));
         let cut = file.try_clone().unwrap();
         let mut zeros = 0;

@@ -74,7 +74,7 @@ pub fn file_of(bytes: &[u8]) -> File {
 fn frames_and_parts_of_files_arrive_in_order_as_one_stream() {
     for way in fabric_ways() {
         for (memory, wait) in [
-            ([16 * MIB, 16 * MIB], Wait::Adaptive),
+            ([32 * MIB, 32 * MIB], Wait::Adaptive),
             ([100_000, 50_000], Wait::Sleep),
             ([50_000, 8 * MIB], Wait::Poll),
         ] {
@@ -122,7 +122,7 @@ fn frames_and_parts_of_files_arrive_in_order_as_one_stream() {
 #[test]
 fn a_message_is_taken_with_its_memory_and_given_back() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let content = bytes_of(20 * MIB, 9);
         let file = file_of(&content);
         let sender = thread::spawn(move || {
@@ -306,7 +306,7 @@ fn a_side_that_takes_turns_waits_until_the_other_has_its_buffers_or_has_left() {
 #[test]
 fn a_file_with_one_copy_goes_through_buffers_alone_and_arrives_equal() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let content = bytes_of(3 * MIB + 17, 1);
         let file = file_of(&content);
         let sender = thread::spawn(move || {
@@ -335,7 +335,7 @@ fn a_file_with_one_copy_goes_through_buffers_alone_and_arrives_equal() {
 #[test]
 fn a_file_that_is_too_short_ends_the_part_where_the_file_ends() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let content = bytes_of(5 * MIB + 17, 1);
         let file = file_of(&content);
         let sender = thread::spawn(move || {
@@ -361,7 +361,7 @@ fn a_file_that_is_too_short_ends_the_part_where_the_file_ends() {
 #[test]
 fn a_file_that_is_cut_while_it_is_sent_ends_the_part_or_the_pair_and_never_the_process() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let file = file_of(&bytes_of(8 * MIB, 1));
         let receiver = thread::spawn(move || {
             while let Ok(len) = far.peek().map(<[u8]>::len) {
@@ -381,7 +381,7 @@ fn a_file_that_is_cut_while_it_is_sent_ends_the_part_or_the_pair_and_never_the_p
 #[test]
 fn a_file_whose_pages_cannot_be_had_goes_through_a_buffer_and_says_why() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         // It can be read, and not mapped, and says that it is longer than it is.
         let file = File::open("/sys/devices/system/cpu/online").unwrap();
         let mut content = vec![0; 1 << 20];
@@ -436,7 +436,7 @@ fn nobody_waits_for_a_peer_longer_than_was_said() {
 #[test]
 fn what_is_sent_of_a_file_is_that_files_also_behind_one_that_was_cut_at_the_same_place() {
     for way in fabric_ways() {
-        let (mut near, mut far, _) = pair(way, [8 * MIB, 8 * MIB], Wait::Adaptive);
+        let (mut near, mut far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
         let window_bytes = 4 * MIB as u64;
         let (cut, other) = (file_of(&bytes_of(8 * MIB, 1)), file_of(&bytes_of(8 * MIB, 7)));
         let wanted = bytes_of(8 * MIB, 7)[4 * MIB..].to_vec();

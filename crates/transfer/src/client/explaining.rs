@@ -4,7 +4,7 @@ use super::{Client, Opened, Run};
 use crate::{
     connecting::Connector,
     events::Explained,
-    session::{numa, streams::StreamSetup},
+    session::{numa, rdma, streams::StreamSetup},
     verdict,
 };
 use haul_datapath::choose;
@@ -34,6 +34,12 @@ impl Client<'_> {
             forced: self.options.streams.or(self.options.rate_bytes_per_s.map(|_| 1)),
         };
         let (count, because) = choose::streams(&facts);
+        let (count, because) = if opened.rdma.is_some() && count > rdma::PAIRS_MAX {
+            let because = "more pairs of RDMA endpoints would share the same memory";
+            (rdma::PAIRS_MAX, because.into())
+        } else {
+            (count, because)
+        };
         // The server has chosen, and may have other facts.
         let because = if count == granted.streams { because } else { "by the server".into() };
         let noun = if granted.streams == 1 { "stream" } else { "streams" };

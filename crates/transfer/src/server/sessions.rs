@@ -246,7 +246,8 @@ impl Server {
         let right_lost = RightLost::default();
         let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
         let rtt = Duration::from_micros(tcp.rtt_us.into());
-        let count = self.stream_count(&open, rtt);
+        let (rdma, fabric_refused) = self.agree_rdma(&open, control.socket());
+        let count = self.stream_count(&open, rtt, rdma.as_ref());
         let entry = Entry {
             streams_granted: count.into(),
             transfer: open.transfer,
@@ -265,7 +266,6 @@ impl Server {
             self.authorize(&open).inspect_err(|_| drop(lock(&self.sessions).remove(&session)))?;
         }
         let rate = Some(open.rate_bytes_per_s).filter(|rate| *rate > 0);
-        let (rdma, fabric_refused) = self.agree_rdma(&open, control.socket());
         let setup = StreamSetup {
             rdma,
             private: self.private(&open),
@@ -381,7 +381,7 @@ impl Server {
         }
     }
 
-    fn stream_count(&self, open: &message::Open, rtt: Duration) -> u32 {
+    fn stream_count(&self, open: &message::Open, rtt: Duration, rdma: Option<&rdma::Route>) -> u32 {
         let facts = StreamFacts {
             host: &self.host,
             rtt,
@@ -395,7 +395,8 @@ impl Server {
                 .or((open.rate_bytes_per_s > 0).then_some(1)),
         };
         let most = self.options.streams_max.clamp(1, limits::STREAMS_MAX);
-        choose::streams(&facts).0.clamp(1, most)
+        let pairs_max = rdma.map_or(limits::STREAMS_MAX, |_| rdma::PAIRS_MAX);
+        choose::streams(&facts).0.clamp(1, most.min(pairs_max))
     }
 
     /// Checks that the served directory is still at its path. That path is the operator's, and not

@@ -15,6 +15,7 @@ use crate::{
     options::Rdma,
 };
 use haul_datapath::{EngineInfo, FabricEnd, FabricFigures, Wire, engines};
+pub use haul_fabric::PAIRS_MAX;
 use haul_fabric::{Contact, Error, Fabric, Mover, Pair, Provider, Wait};
 use haul_protocol::StreamId;
 use rustix::net::sockopt;

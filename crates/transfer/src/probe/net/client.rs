@@ -165,7 +165,8 @@ fn plan(probe: &NetProbe) -> Result<Vec<Planned>, TransferError> {
             for congestion in &probe.congestion {
                 for receive in &probe.receive {
                     for wire in wires {
-                        let (streams, congestion) = (*streams, congestion.clone());
+                        let most = if *wire == Wire::Rdma { rdma::PAIRS_MAX } else { u32::MAX };
+                        let (streams, congestion) = ((*streams).min(most), congestion.clone());
                         plan.push(Planned { streams, congestion, receive: *receive, wire: *wire });
                     }
                 }
