@@ -1730,7 +1730,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__plan)
-            opts="-h -V --shards --out --include --exclude --json --help --version"
+            opts="-h -V --shards --out --stripe-size --shared-target --whole-files --include --exclude --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1741,6 +1741,10 @@ _haul() {
                     return 0
                     ;;
                 --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --stripe-size)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -1,4 +1,4 @@
-//! Bodies of the targets of `haul-transfer`: tokens, URLs, sizes, manifests, journals, datagrams.
+//! Bodies of the targets of `haul-transfer`: tokens, URLs, journals, registers and the like.
 
 use haul_transfer::{
     HaulUrl, Token,
@@ -7,6 +7,7 @@ use haul_transfer::{
         journal::{Identity, decode},
         manifest::Line,
         parse_size,
+        register::Register,
     },
 };
 
@@ -82,4 +83,18 @@ pub fn datagram(data: &[u8]) {
     }
     assert_eq!(arrivals.datagrams + arrivals.duplicates, count);
     assert!(arrivals.reordered <= arrivals.datagrams);
+}
+
+/// Reads a register of ranges, which never covers what its file does not have, and no more of a
+/// source of one state than of any.
+pub fn register(data: &[u8]) {
+    let Some(register) = Register::decode(data) else { return };
+    let whole = usize::try_from(register.whole_bytes).expect("it was in memory");
+    assert_eq!(Register::decode(&data[..whole]).as_ref(), Some(&register));
+    let size_bytes = register.header.whole.size_bytes;
+    assert!(size_bytes == u64::MAX || !register.covers(&(0..size_bytes + 1), None));
+    for ctime in [(0, 0), (9, 8)] {
+        assert!(!register.is_complete(Some(ctime)) || register.is_complete(None));
+    }
+    assert!(size_bytes == 0 || !register.is_complete(None) || !register.is_empty());
 }

@@ -17,6 +17,8 @@ use rustix::{
 pub struct SpanFile {
     file: File,
     kind: Kind,
+    /// Place in the file where the bytes that are moved begin.
+    base_bytes: u64,
     /// The file opened once more with O_DIRECT, or why that cannot be.
     direct: OnceLock<Result<Arc<File>, Errno>>,
 }
@@ -33,6 +35,13 @@ impl SpanFile {
     #[must_use]
     pub fn new(file: File) -> Self {
         Self::of_kind(file, Kind::Plain)
+    }
+
+    /// The bytes from `base_bytes` on of a file opened without O_DIRECT and O_APPEND: spans are
+    /// counted from there, by [`SpanFile::place`].
+    #[must_use]
+    pub fn from_place(file: File, base_bytes: u64) -> Self {
+        Self { base_bytes, ..Self::new(file) }
     }
 
     /// A file without end, whose first `window_bytes` come again and again.
@@ -69,13 +78,19 @@ impl SpanFile {
     }
 
     fn of_kind(file: File, kind: Kind) -> Self {
-        Self { file, kind, direct: OnceLock::new() }
+        Self { file, kind, base_bytes: 0, direct: OnceLock::new() }
     }
 
     /// The file as it was opened; of a repeating one its window.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// The place in the file of a byte that is counted from where the moved bytes begin.
+    #[must_use]
+    pub fn place(&self, offset_bytes: u64) -> u64 {
+        self.base_bytes + offset_bytes
     }
 
     #[must_use]

@@ -82,6 +82,9 @@ pub const CAPABILITY_TOLD_KEYS: u32 = 4;
 /// Capability: data streams may be inside TLS 1.3 (protection PRIVATE).
 pub const CAPABILITY_PRIVATE: u32 = 5;
 
+/// Capability: a file may be offered in ranges by several sessions (`range`).
+pub const CAPABILITY_RANGES: u32 = 6;
+
 /// Capabilities of a server of this build beyond version 1, as numbers in `Hello.capabilities`.
 pub const CAPABILITIES: &[u32] = &[
     CAPABILITY_PROBE,
@@ -89,11 +92,17 @@ pub const CAPABILITIES: &[u32] = &[
     CAPABILITY_FABRIC,
     CAPABILITY_TOLD_KEYS,
     CAPABILITY_PRIVATE,
+    CAPABILITY_RANGES,
 ];
 
 /// Capabilities that a client of this build lists. It exports its keys, so none are told.
-pub const CLIENT_CAPABILITIES: &[u32] =
-    &[CAPABILITY_PROBE, CAPABILITY_RECHECK, CAPABILITY_FABRIC, CAPABILITY_PRIVATE];
+pub const CLIENT_CAPABILITIES: &[u32] = &[
+    CAPABILITY_PROBE,
+    CAPABILITY_RECHECK,
+    CAPABILITY_FABRIC,
+    CAPABILITY_PRIVATE,
+    CAPABILITY_RANGES,
+];
 
 /// The oldest protocol version that this build speaks; the newest is [`VERSION_MAX`].
 pub const VERSION_MIN: u32 = 1;

@@ -16,9 +16,9 @@ pub use crate::span::SpanRange;
 pub use edge::{DataKeys, Secret};
 pub use fault::{Fault, FaultCode, Side};
 pub use files::{
-    Answer, Compare, Compared, Extent, FileAnswer, FileConfirm, FileKind, FileOffer, FileSettled,
-    Growth, Need, OffersEnd, Owner, Plan, Removed, SpanBad, SpansLost, SpansVerified, StreamClosed,
-    StreamDrop, Xattr,
+    Answer, Compare, Compared, Extent, FileAnswer, FileConfirm, FileKind, FileOffer, FileRange,
+    FileSettled, Growth, Need, OffersEnd, Owner, Plan, Removed, SpanBad, SpansLost, SpansVerified,
+    StreamClosed, StreamDrop, Xattr,
 };
 pub use opening::{
     Digest, Direction, FileOptions, FilterRule, Hello, HelloReply, OnConflict, Open, Opened,
@@ -418,12 +418,27 @@ fn check_offer(offer: &FileOffer) -> Result<(), ProtocolError> {
     }
     let may_grow = offer.kind == FileKind::Regular;
     ensure(may_grow || offer.growth == Growth::NotGrowing, "growth of what is no file")?;
+    offer.range.as_ref().map_or(Ok(()), |range| check_range(offer, range))?;
     check_holes(offer)?;
     check_attributes(offer)?;
     let times = [offer.mtime_ns, offer.ctime_ns];
     let are_times = times.iter().all(|ns| *ns < 1_000_000_000);
     ensure(are_times, "a time with more than a second of nanoseconds")?;
     ensure(offer.mode & !0o7777 == 0, "a mode with more than permission bits")
+}
+
+/// Checks where a range lies in its file: at a place where spans of any size could begin.
+fn check_range(offer: &FileOffer, range: &FileRange) -> Result<(), ProtocolError> {
+    let may_be_one = offer.kind == FileKind::Regular
+        && offer.growth == Growth::NotGrowing
+        && offer.compared == Compared::NotCompared;
+    ensure(may_be_one, "a range of what is no whole file")?;
+    let is_placed = range.offset_bytes.is_multiple_of(limits::SPAN_BYTES_MIN);
+    ensure(is_placed, "a range that begins at no multiple of 65536 bytes")?;
+    let end = range.offset_bytes.checked_add(offer.size_bytes);
+    let is_within = end.is_some_and(|end| end <= range.file_bytes) && offer.size_bytes > 0;
+    let is_within = is_within && range.file_bytes <= limits::FILE_BYTES_MAX;
+    ensure(is_within, "a range that is not within its file")
 }
 
 /// Checks the holes of an offer: in order, apart from each other, within the file.

@@ -59,7 +59,7 @@ impl TakenNames {
                 return Err(taken_fault(offer, found, "end the target with / to keep their names"));
             }
         }
-        let hash = hash(&offer.name);
+        let hash = hash_of(offer);
         if self.holds(hash) {
             let hint = "give each source a target of its own, by a command each";
             return Err(taken_fault(offer, "a file of that name came before".into(), hint));
@@ -106,6 +106,13 @@ fn taken_fault(offer: &FileOffer, found: String, hint: &str) -> Fault {
         .needs("one file for a name in a transfer")
         .found(found)
         .hint(hint)
+}
+
+/// Hashes what an offer takes: its name, of a range that of the file and where the range begins.
+fn hash_of(offer: &FileOffer) -> NameHash {
+    let Some(range) = &offer.range else { return hash(&offer.name) };
+    // No name holds a zero byte.
+    hash(&[&*offer.name, &[0], &range.offset_bytes.to_le_bytes()].concat())
 }
 
 /// Hashes a name by BLAKE3, of which it takes the first 64 bits.

@@ -50,7 +50,7 @@ use crate::{
     },
     source_name::go_into_directory,
     storage::{
-        attributes::Attributes, contents_mode, free_space::free_bytes, named_sources::walk_named,
+        contents_mode, free_space::free_bytes, named_sources::walk_named,
         target_place::TargetPlace, tree, walk::WalkOptions,
     },
     target_names::{
@@ -377,7 +377,8 @@ impl<'a> Client<'a> {
         open.streams = options.streams.unwrap_or(0);
         open.wants_figures = true;
         open.rate_bytes_per_s = options.rate_bytes_per_s.unwrap_or(0);
-        let file_options = with_base(options.file_options, of_base);
+        let ranges = options.selection.ranges.is_some();
+        let file_options = FileOptions { ranges, ..with_base(options.file_options, of_base) };
         let all = options.selection.takes_all();
         let matcher = options.selection.compile().map_err(TransferError::start)?;
         // A receiver needs to know what is left out only where it removes what is not offered.
@@ -758,14 +759,7 @@ impl<'a> Client<'a> {
     }
 
     fn walk_options(&self) -> WalkOptions {
-        WalkOptions {
-            matcher: self.matcher.clone(),
-            names: self.options.selection.names.clone(),
-            names_alone: self.options.selection.names_alone,
-            attributes: Arc::new(Attributes::new(self.file_options.preserve)),
-            watch: self.file_options.recording.watch.then(Arc::default),
-            is_moved: self.file_options.move_sources,
-        }
+        WalkOptions::of(&self.options.selection, self.matcher.clone(), self.file_options)
     }
 
     fn lines(&self, rename: Option<Vec<u8>>) -> Option<Lines> {

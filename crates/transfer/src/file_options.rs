@@ -154,6 +154,9 @@ pub struct FileOptions {
     pub discard: bool,
     /// Whether what an earlier run left at the target is read back before it is believed.
     pub recheck: bool,
+    /// Whether some files are offered in ranges, of which other runs bring the rest. A transfer
+    /// finds that out from its sources.
+    pub(crate) ranges: bool,
 }
 
 impl FileOptions {
@@ -209,6 +212,7 @@ impl FileOptions {
             watch_for_ms: self.recording.watch_for.map_or(0, whole_ms),
             discard: self.discard,
             recheck: self.recheck,
+            ranges: self.ranges,
         }
     }
 
@@ -242,6 +246,7 @@ impl FileOptions {
             },
             discard: file_options.discard,
             recheck: file_options.recheck,
+            ranges: file_options.ranges,
         }
     }
 }
@@ -276,6 +281,7 @@ mod tests {
             },
             discard: true,
             recheck: true,
+            ranges: true,
         };
         for file_options in [plain, all, FileOptions { preserve: Preserve::NOTHING, ..all }] {
             assert_eq!(

@@ -74,6 +74,11 @@ pub mod journal {
     pub use crate::storage::journal::{Identity, decode};
 }
 
+/// The register of a file that comes in ranges.
+pub mod register {
+    pub use crate::storage::ranges::register::{Header, Record, Register, State, Whole};
+}
+
 /// Datagrams of `haul probe net`.
 pub mod datagram {
     pub use crate::probe::net::datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES};

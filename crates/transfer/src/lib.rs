@@ -87,6 +87,7 @@ mod error;
 mod events;
 mod explain;
 mod file_options;
+mod file_ranges;
 mod file_status;
 #[doc(hidden)]
 pub mod internals;
@@ -131,13 +132,14 @@ pub use constants::SOFTWARE;
 pub use descriptors::raise_open_files_limit;
 pub use engine::{Engine, UnknownName};
 pub use file_options::{FileOptions, IDLE_DEFAULT, OnConflict, Preserve, Recording, Removal};
+pub use file_ranges::FileRanges;
 pub use options::{
     Beginning, Beneath, ClearDigest, Protection, PullRequest, PushRequest, REKEY_AFTER_BYTES_MAX,
     RETRY_FOR_DEFAULT, Rdma, STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions,
 };
 pub use packed_names::PackedNames;
 pub use part::{PARTS_MAX, Part};
-pub use plan::{Made, Plan, SHARDS_MAX, Shard, make as make_plan};
+pub use plan::{LargeFiles, Made, Plan, SHARDS_MAX, STRIPE_UNIT_BYTES, Shard, make as make_plan};
 pub use selection::{Effect, Rule, Selection};
 
 // Events and the report.

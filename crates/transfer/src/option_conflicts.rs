@@ -5,6 +5,7 @@
 
 use crate::{
     error::{TransferError, problem},
+    file_options::OnConflict,
     options::{ClearDigest, Protection, TransferOptions},
     selection::Rule,
 };
@@ -22,6 +23,7 @@ pub(crate) fn check(options: &TransferOptions, direction: Direction) -> Result<(
         removing(options),
         moving(options),
         recording(options),
+        ranges(options),
         numbers(options),
         pulling(options, direction),
     ];
@@ -59,8 +61,27 @@ fn pulling(options: &TransferOptions, direction: Direction) -> Conflict {
     let asked = [
         (selection.part.is_some(), "a part of the names"),
         (selection.names_alone, "names without what is below them"),
+        (selection.ranges.is_some(), "ranges of files"),
     ];
     asked.iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| [*what, needs, "a pull"])
+}
+
+/// Conflicts of files that come in ranges: no session has all of one.
+fn ranges(options: &TransferOptions) -> Conflict {
+    let file = options.file_options;
+    let recording = file.recording;
+    let asked = [
+        (options.manifest.is_some(), "a manifest"),
+        (file.compare_content, "comparing contents"),
+        (file.move_sources, "a move"),
+        (file.on_conflict == OnConflict::KeepBoth, "keeping both files"),
+        (file.on_conflict == OnConflict::Replace, "replacing even what is the same"),
+        (recording.follow || recording.watch, "follow or watch"),
+        (options.chosen_digest() == Digest::None, "digest none"),
+    ];
+    let found = asked.iter().find(|(is_asked, _)| *is_asked).map(|(_, what)| *what)?;
+    options.selection.ranges.as_ref()?;
+    Some(["ranges of files", "a shard of whole files (haul plan --whole-files)", found])
 }
 
 fn moving(options: &TransferOptions) -> Conflict {

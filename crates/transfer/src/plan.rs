@@ -5,9 +5,12 @@
 //! directory runs a shard; nobody coordinates.
 
 mod balance;
+mod cutting;
+mod line;
 mod making;
 mod shard;
 
+pub use cutting::{LargeFiles, STRIPE_UNIT_BYTES};
 pub use making::{Made, make};
 pub use shard::Shard;
 
@@ -23,6 +26,9 @@ use std::{
 
 /// Version of the plan's files; a reader refuses a later one.
 pub const VERSION: u32 = 1;
+/// Version of a plan and a shard that have ranges of files, which a reader of version 1 would take
+/// for the whole files.
+pub const VERSION_WITH_RANGES: u32 = 2;
 /// Most shards of a plan: each has a file.
 pub const SHARDS_MAX: u32 = 4096;
 /// The file that a plan is known by.
@@ -87,8 +93,8 @@ impl Plan {
                 "make it again",
             ));
         }
-        if plan.version > VERSION {
-            let needs = format!("a plan of version {VERSION}");
+        if plan.version > VERSION_WITH_RANGES {
+            let needs = format!("a plan of version {VERSION_WITH_RANGES}");
             let found = format!("version {}", plan.version);
             return Err(problem(&what, &needs, &found, "run the haul that has made it"));
         }

@@ -6,7 +6,10 @@
 //! out is not entered. With include rules alone, only what they fit is taken, and all below a
 //! directory that they fit.
 
-use crate::{error::problem, packed_names::PackedNames, part::Part, patterns, problem::Problem};
+use crate::{
+    error::problem, file_ranges::FileRanges, packed_names::PackedNames, part::Part, patterns,
+    problem::Problem,
+};
 use globset::{Candidate, GlobBuilder, GlobSet, GlobSetBuilder};
 use haul_protocol::{
     ProtocolError, limits,
@@ -43,6 +46,8 @@ pub struct Selection {
     /// Whether the names stand for themselves: a directory among them is made, and what is below
     /// it is not taken. Of a push.
     pub names_alone: bool,
+    /// Ranges of files among the names, of which nothing else is meant. Of a push.
+    pub ranges: Option<Arc<FileRanges>>,
     /// Size below which files are left out, in bytes.
     pub size_min: Option<u64>,
     /// Size above which files are left out, in bytes.

@@ -52,3 +52,17 @@ fn the_whole_journal_of_the_corpus_is_believed() {
     let told = haul_transfer::internals::journal::decode(&bytes[..], &bodies::identity());
     assert_eq!(told.expect("a journal of this transfer").durable.count(), 65);
 }
+
+#[test]
+fn registers_of_ranges() {
+    replay("register", bodies::register);
+}
+
+#[test]
+fn the_whole_register_of_the_corpus_is_believed() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/register/good");
+    let bytes = fs::read(root).expect("the corpus has it");
+    let register =
+        haul_transfer::internals::register::Register::decode(&bytes).expect("a register");
+    assert!(register.is_complete(Some((9, 8))) && register.begun() == [0, 4 << 20]);
+}

@@ -2,7 +2,9 @@
 
 use super::{ssh::OtherSide, transfer::parse_url, tree::LowRules, usage_problem};
 use clap::Args;
-use haul_transfer::{Problem, SHARDS_MAX, Selection};
+use haul_transfer::{
+    LargeFiles, Problem, SHARDS_MAX, STRIPE_UNIT_BYTES, Selection, internals::parse_size,
+};
 use std::{ffi::OsString, path::PathBuf};
 
 /// Cuts a directory into shards that many machines move
@@ -30,6 +32,17 @@ pub struct LowPlan {
     /// The directory to write, outside of SOURCE, where every run can read it
     #[arg(long, value_name = "PLAN")]
     pub out: PathBuf,
+    /// Cut large files at multiples of SIZE, as of the stripes of a parallel file system, for
+    /// several shards; else those of Lustre are used where the source has them, or 64M
+    #[arg(long, value_name = "SIZE", value_parser = parse_stripe)]
+    pub stripe_size: Option<u64>,
+    /// The URLs lead to one directory, on a file system that their servers share: large files are
+    /// cut, though several servers write them
+    #[arg(long)]
+    pub shared_target: bool,
+    /// Cut no file
+    #[arg(long, conflicts_with = "stripe_size")]
+    pub whole_files: bool,
     #[command(flatten)]
     pub rules: LowRules,
     /// Print one JSON object a line: a shard each, and last the plan
@@ -44,6 +57,16 @@ pub struct CheckedPlan {
     pub source: PathBuf,
     pub targets: Vec<String>,
     pub selection: Selection,
+    pub large_files: LargeFiles,
+}
+
+/// Reads a size at which files may be cut.
+fn parse_stripe(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text).map_err(|error| error.to_string())?;
+    if bytes == 0 || !bytes.is_multiple_of(STRIPE_UNIT_BYTES) {
+        return Err("a multiple of 64K is needed, as 1M".into());
+    }
+    Ok(bytes)
 }
 
 impl LowPlan {
@@ -76,13 +99,17 @@ impl LowPlan {
             }
             Ok(text.to_owned())
         });
-        let targets = targets.collect::<Result<_, _>>()?;
+        let targets: Vec<String> = targets.collect::<Result<_, _>>()?;
         let here = std::env::current_dir().map_err(|error| {
             let hint = "name the source from the root on";
             usage_problem("cannot tell this directory", "one", &error.to_string(), hint)
         })?;
         let mut selection = Selection::default();
         selection.rules.clone_from(&self.rules.0);
-        Ok(CheckedPlan { source: here.join(source), targets, selection })
+        // Servers that share no file system would each have a part of the file.
+        let is_cut = !self.whole_files && (targets.len() == 1 || self.shared_target);
+        let stripe_bytes = self.stripe_size;
+        let large_files = if is_cut { LargeFiles::Cut { stripe_bytes } } else { LargeFiles::Whole };
+        Ok(CheckedPlan { source: here.join(source), targets, selection, large_files })
     }
 }

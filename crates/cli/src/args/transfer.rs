@@ -313,6 +313,7 @@ impl LowPush {
         let mut options = self.transfer.checked(std::slice::from_ref(&source))?;
         options.selection.names = Some(Arc::new(shard.names));
         options.selection.names_alone = true;
+        options.selection.ranges = (!shard.ranges.is_empty()).then(|| Arc::new(shard.ranges));
         let to = self.transfer.other_side(&[to.as_os_str()])?;
         Ok(CheckedPush { sources: vec![SourceSpec::Path(source)], to, options })
     }

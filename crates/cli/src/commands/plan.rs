@@ -18,7 +18,7 @@ pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
     let checked = low.checked()?;
     let interrupt = interrupt::on_signals()?;
     haul_transfer::raise_open_files_limit();
-    let place = (&checked.selection, &*low.out);
+    let place = (&checked.selection, checked.large_files, &*low.out);
     let made = make_plan(&checked.source, checked.targets, low.shards, place, &interrupt)?;
     for problem in made.left_out.iter().chain(&made.failed) {
         ui::print_to_stderr(&problem.to_string());

@@ -207,7 +207,8 @@ pub fn temporaries(directory: &Path) -> Vec<PathBuf> {
 
 /// Whether a name is that of one of haul's temporaries, or of something in a hidden directory.
 pub fn is_temporary(name: &Path) -> bool {
-    let suffixes = [".haul-part", ".haul-journal", ".haul-staged", ".haul-durable"];
+    let suffixes = ["part", "journal", "staged", "durable", "shared", "ranges", "range"]
+        .map(|kind| format!(".haul-{kind}"));
     name.iter().any(|part| {
         suffixes.iter().any(|suffix| part.as_encoded_bytes().ends_with(suffix.as_bytes()))
     })

@@ -53,6 +53,7 @@ mod probe_disk;
 mod probe_net;
 mod probe_path;
 mod proxies;
+mod ranges;
 mod rdma;
 mod rdma_probe;
 mod reading_ahead;

@@ -548,6 +548,8 @@ fn requests_by_options() -> Vec<Request> {
         preflight: _,
         explain: _,
         recheck: _,
+        // What a range offers and is told of is what any file is.
+        ranges: _,
         discard: _,
     } = FileOptions::default();
     let plain = FileOptions { preserve: 3, ..FileOptions::default() };

@@ -204,6 +204,9 @@ pub struct FileOptions {
     /// what an earlier session left is read back before it is believed
     #[prost(bool, tag = "17")]
     pub recheck: bool,
+    /// capability 6, push: some offers are ranges of files
+    #[prost(bool, tag = "18")]
+    pub ranges: bool,
     /// push: what arrives is made durable, gets no name and is gone then
     #[prost(bool, tag = "30")]
     pub discard: bool,
@@ -363,6 +366,18 @@ pub struct FileOffer {
     pub ctime_s: i64,
     #[prost(uint32, tag = "17")]
     pub ctime_ns: u32,
+    /// capability 6: only these `size_bytes` of a larger file
+    #[prost(message, optional, tag = "18")]
+    pub range: ::core::option::Option<FileRange>,
+}
+/// Where the bytes of an offer are in their file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FileRange {
+    #[prost(uint64, tag = "1")]
+    pub offset_bytes: u64,
+    /// of the whole file
+    #[prost(uint64, tag = "2")]
+    pub file_bytes: u64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct OffersEnd {

@@ -75,6 +75,16 @@ message! {
 }
 
 message! {
+    /// The place of an offer's bytes in their file, where other sessions bring the rest of it.
+    #[derive(Copy)]
+    pub struct FileRange {
+        pub offset_bytes: u64,
+        /// Size of the whole file.
+        pub file_bytes: u64,
+    }
+}
+
+message! {
     /// An offer of a file, from sender to receiver.
     pub struct FileOffer {
         pub file: FileId,
@@ -102,6 +112,9 @@ message! {
         /// Change time of the source's inode; 0 with `ctime_ns`: not known.
         pub ctime_s: i64,
         pub ctime_ns: u32,
+        /// Place of the `size_bytes` in a larger file, of which only they are offered, where both
+        /// have [`CAPABILITY_RANGES`](crate::CAPABILITY_RANGES).
+        pub range: Option<FileRange>,
     }
 }
 

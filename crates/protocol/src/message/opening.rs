@@ -145,6 +145,9 @@ message! {
         pub explain: bool,
         /// Spans that an earlier session left are read back before they are believed.
         pub recheck: bool,
+        /// Some offers of a push are ranges of files, where both have
+        /// [`CAPABILITY_RANGES`](crate::CAPABILITY_RANGES).
+        pub ranges: bool,
         /// A pushed file is made durable, gets no name and is gone then.
         pub discard: bool,
     }

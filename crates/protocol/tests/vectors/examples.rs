@@ -196,7 +196,8 @@ fn option_messages() -> Vec<(&'static str, Value)> {
                 "move_sources": true, "preserve": 63,
                 "selection_follows": true, "mirrors_base": true, "preflight": true,
                 "follow": true, "idle_ms": 10000, "append_only": true, "watch": true,
-                "watch_for_ms": 60000, "explain": true, "recheck": true}}}),
+                "watch_for_ms": 60000, "explain": true, "recheck": true,
+                "ranges": true}}}),
         ),
         (
             "which files are meant",
@@ -268,6 +269,12 @@ fn offer_messages() -> Vec<(&'static str, Value)> {
             json!({"file_offer": {
             "file": 12, "name": "67", "kind": "REGULAR", "size_bytes": 4_194_305, "inode": 5,
             "compared": "SAME_CONTENT", "growth": "GROWN"}}),
+        ),
+        (
+            "a range of a larger file",
+            json!({"file_offer": {
+            "file": 13, "name": "67", "kind": "REGULAR", "size_bytes": 4_194_305, "inode": 5,
+            "range": {"offset_bytes": 8_388_608, "file_bytes": 12_582_913}}}),
         ),
         (
             "a hard link",
@@ -459,6 +466,7 @@ fn probe_messages() -> Vec<(&'static str, Value)> {
 pub fn bad_messages() -> Vec<(&'static str, Value)> {
     let mut all = bad_session_messages();
     all.extend(bad_file_messages());
+    all.extend(bad_ranges());
     all.extend(bad_probes());
     all
 }
@@ -494,6 +502,36 @@ fn bad_probes() -> Vec<(&'static str, Value)> {
         ("a port beyond 65535", json!({"probe_ready": {"udp_port": 65536}})),
         ("a part of 17 findings", json!({"audited": {"findings": vec![json!({}); 17]}})),
         ("a role of 4097 bytes", json!({"audit": {"role": "r".repeat(4097)}})),
+    ]
+}
+
+fn bad_ranges() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "a range that ends behind its file",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR", "size_bytes": 4,
+            "range": {"offset_bytes": 65536, "file_bytes": 65539}}}),
+        ),
+        (
+            "a range whose end is beyond 2^64",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR", "size_bytes": 65536,
+            "range": {"offset_bytes": 18_446_744_073_709_486_080_u64, "file_bytes": 65536}}}),
+        ),
+        (
+            "a range that begins at no multiple of 65536",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR", "size_bytes": 4,
+            "range": {"offset_bytes": 4096, "file_bytes": 65536}}}),
+        ),
+        (
+            "an empty range",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR",
+            "range": {"offset_bytes": 65536, "file_bytes": 65536}}}),
+        ),
+        (
+            "a range of a file that grows",
+            json!({"file_offer": {"name": "61", "kind": "REGULAR", "size_bytes": 4,
+            "growth": "GROWING", "range": {"file_bytes": 65536}}}),
+        ),
     ]
 }
 

@@ -3,7 +3,7 @@
 use super::Client;
 use crate::options::digest_name;
 use haul_protocol::{
-    CAPABILITY_PRIVATE, CAPABILITY_RECHECK,
+    CAPABILITY_PRIVATE, CAPABILITY_RANGES, CAPABILITY_RECHECK,
     handshake::Granted,
     limits,
     message::{self, Fault, FaultCode},
@@ -29,6 +29,13 @@ impl Client<'_> {
                 .needs("a server that knows --recheck")
                 .found("one that does not")
                 .hint("install the same haul version on both ends, or leave --recheck out"));
+        }
+        if self.file_options.ranges && !granted.capabilities.contains(&CAPABILITY_RANGES) {
+            let what = "the server knows nothing of files that come in ranges";
+            return Err(Fault::new(FaultCode::Version, message::Side::Unknown, what)
+                .needs("a server that takes one file from several runs")
+                .found("one that does not")
+                .hint("install the same haul version there, or plan with --whole-files"));
         }
         let is_private = self.open.protection == message::Protection::Private;
         if is_private && !granted.capabilities.contains(&CAPABILITY_PRIVATE) {

@@ -15,6 +15,8 @@ pub struct Batch {
     pub len: u64,
     pub files: u64,
     pub bytes: u64,
+    /// Begin of the range of its only file that the batch is, where that was cut.
+    pub range: Option<u64>,
 }
 
 /// Batches of each shard, in the order of the walk.
@@ -22,7 +24,7 @@ pub struct Batch {
 pub fn distribute(mut batches: Vec<Batch>, shards: usize) -> Vec<Vec<Batch>> {
     let total = |of: fn(&Batch) -> u64| batches.iter().map(|one| u128::from(of(one))).sum::<u128>();
     let (all_bytes, all_files) = (total(|batch| batch.bytes), total(|batch| batch.files));
-    batches.sort_by_key(|batch| (Reverse(batch.bytes), batch.from));
+    batches.sort_by_key(|batch| (Reverse(batch.bytes), batch.from, batch.range));
     let mut lists = vec![Vec::new(); shards];
     // The load of a shard, multiplied by all bytes and all files, and its number; the least first.
     let mut loads: BinaryHeap<_> = (0..shards).map(|shard| Reverse((0_u128, shard))).collect();
@@ -33,7 +35,7 @@ pub fn distribute(mut batches: Vec<Batch>, shards: usize) -> Vec<Vec<Batch>> {
         *load += u128::from(batch.bytes) * all_files + u128::from(batch.files) * all_bytes.max(1);
     }
     for list in &mut lists {
-        list.sort_by_key(|batch| batch.from);
+        list.sort_by_key(|batch| (batch.from, batch.range));
     }
     lists
 }

@@ -1,10 +1,11 @@
 //! Makes a plan: walks the source once, cuts what is there into batches, and writes the shards.
 
 use super::{
-    PLAN_FILE, Plan, SHARDS_MAX, VERSION,
+    PLAN_FILE, Plan, SHARDS_MAX, VERSION, VERSION_WITH_RANGES,
     balance::{Batch, Cutting, distribute},
     create_anew,
-    shard::{Head, Line},
+    cutting::{LargeFiles, cut, write_range},
+    line::{Head, Line},
     shard_path,
 };
 use crate::{
@@ -52,7 +53,7 @@ pub fn make(
     source: &Path,
     targets: Vec<String>,
     shards: u32,
-    (selection, place): (&Selection, &Path),
+    (selection, files, place): (&Selection, LargeFiles, &Path),
     interrupt: &Interrupt,
 ) -> Result<Made, TransferError> {
     check(source, shards, place)?;
@@ -76,16 +77,23 @@ pub fn make(
         listing.take(listed).map_err(written)?;
     }
     let Listing { cutting, failed, left_out, .. } = listing.finish().map_err(written)?;
-    let (batches, files, bytes) = cutting.finish();
-    let lists = distribute(batches, shards as usize);
+    let (mut batches, file_count, bytes) = cutting.finish();
+    let lists = cut(&mut lines, &mut batches, (source, shards), files).map_err(written)?;
+    let small = distribute(batches, shards as usize);
+    let lists: Vec<Vec<Batch>> =
+        lists.into_iter().zip(small).map(|(list, small)| [list, small].concat()).collect();
+    let is_cut = lists.iter().flatten().any(|batch| batch.range.is_some());
     let mut loads = Vec::with_capacity(lists.len());
     for (list, number) in lists.iter().zip(1..) {
         let load = load_of(list);
-        let head = head_of((&id, shards), number, load);
+        let has_ranges = list.iter().any(|batch| batch.range.is_some());
+        let version = if has_ranges { VERSION_WITH_RANGES } else { VERSION };
+        let head = Head { haul_shard: version, ..head_of((&id, shards), number, load) };
         write_shard(&mut lines, list, &head, place).map_err(written)?;
         loads.push(load);
     }
-    let (version, place) = (VERSION, place.to_owned());
+    let version = if is_cut { VERSION_WITH_RANGES } else { VERSION };
+    let (files, place) = (file_count, place.to_owned());
     let source = Name(source.as_os_str().as_bytes().to_vec());
     let plan = Plan { version, id, source, targets, shards, files, bytes, place };
     plan.write().map_err(written)?;
@@ -215,6 +223,10 @@ fn write_shard(lines: &mut File, list: &[Batch], head: &Head, place: &Path) -> i
     serde_json::to_writer(&mut file, head)?;
     file.write_all(b"\n")?;
     for batch in list {
+        if let Some(begin) = batch.range {
+            write_range(lines, batch, begin, &mut file)?;
+            continue;
+        }
         lines.seek(SeekFrom::Start(batch.from))?;
         io::copy(&mut lines.take(batch.len), &mut file)?;
     }

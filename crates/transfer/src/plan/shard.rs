@@ -1,67 +1,21 @@
 //! A shard of a plan: the names that one run moves, a line of JSON each behind one about all.
 
-use super::Plan;
+use super::{
+    Plan,
+    line::{Head, Kind, Line, LineRange},
+};
 use crate::{
     error::problem,
-    name::{Name, exact_path, read_exact_path},
+    file_ranges::{Cut, FileRanges},
     packed_names::PackedNames,
     problem::Problem,
 };
-use haul_protocol::message::{FileKind, FileOffer};
-use serde::{Deserialize, Serialize};
+use haul_protocol::limits::SPAN_BYTES_MIN;
 use std::{
     fs::File,
     io::{BufRead, BufReader},
     path::Path,
 };
-
-/// The first line of a shard.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Head {
-    /// Version of the format.
-    pub haul_shard: u32,
-    /// The plan's id.
-    pub plan: String,
-    pub shard: u32,
-    pub of: u32,
-    /// Number of the lines behind this one.
-    pub files: u64,
-    pub bytes: u64,
-}
-
-/// A line of a shard.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Line {
-    /// Path below the source.
-    #[serde(flatten, serialize_with = "exact_path", deserialize_with = "read_exact_path")]
-    pub path: Name,
-    pub kind: Kind,
-    pub bytes: u64,
-    pub mtime_s: i64,
-    pub mtime_ns: u32,
-}
-
-/// Kinds of entries; a directory is one that holds nothing which is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Kind {
-    File,
-    Link,
-    Directory,
-}
-
-impl Line {
-    pub fn of(path: Vec<u8>, offer: &FileOffer) -> Self {
-        let kind = match offer.kind {
-            FileKind::Directory => Kind::Directory,
-            FileKind::Symlink => Kind::Link,
-            _ => Kind::File,
-        };
-        let bytes = if kind == Kind::File { offer.size_bytes } else { 0 };
-        let (mtime_s, mtime_ns) = (offer.mtime_s, offer.mtime_ns);
-        Self { path: Name(path), kind, bytes, mtime_s, mtime_ns }
-    }
-}
 
 /// The names of a shard, and how much they are.
 #[derive(Debug)]
@@ -71,6 +25,8 @@ pub struct Shard {
     pub number: u32,
     /// Names below the source.
     pub names: PackedNames,
+    /// Ranges of files, of which the shard has no more.
+    pub ranges: FileRanges,
     /// Bytes of the files, as they were planned.
     pub bytes: u64,
 }
@@ -90,13 +46,14 @@ impl Shard {
         };
         let head: Head = serde_json::from_str(&next()?.unwrap_or_default())
             .map_err(|error| refused(&format!("in its first line: {error}")))?;
-        if (head.haul_shard, head.shard, head.of) != (super::VERSION, number, plan.shards) {
+        let is_known = [super::VERSION, super::VERSION_WITH_RANGES].contains(&head.haul_shard);
+        if !is_known || (head.shard, head.of) != (number, plan.shards) {
             return Err(refused(&format!("shard {} of {}", head.shard, head.of)));
         }
         if head.plan != plan.id {
             return Err(refused("the shard of another plan, which was written at the same time"));
         }
-        let mut names = PackedNames::default();
+        let (mut names, mut ranges) = (PackedNames::default(), FileRanges::default());
         let mut count = 0;
         while let Some(text) = next()? {
             let line: Line = serde_json::from_str(&text)
@@ -107,12 +64,27 @@ impl Shard {
             if !names.push(&line.path.0) {
                 return Err(refused("names of more than 4 GiB"));
             }
+            if let Some(range) = line.range {
+                let cut = cut_of(&line, range)
+                    .ok_or_else(|| refused(&format!("in line {}: no range", count + 2)))?;
+                ranges.push(&line.path.0, cut);
+            }
             count += 1;
         }
         if count != head.files {
             return Err(refused(&format!("{count} names of {}", head.files)));
         }
         names.sort();
-        Ok(Self { number, names, bytes: head.bytes })
+        Ok(Self { number, names, ranges, bytes: head.bytes })
     }
+}
+
+/// The range that a line names, where it is one that a server takes.
+fn cut_of(line: &Line, range: LineRange) -> Option<Cut> {
+    let LineRange { range_begin, file_bytes } = range;
+    let is_placed = range_begin.is_multiple_of(SPAN_BYTES_MIN) && line.bytes > 0;
+    let end = range_begin.checked_add(line.bytes)?;
+    let is_range = line.kind == Kind::File && is_placed && end <= file_bytes;
+    let (offset_bytes, len_bytes) = (range_begin, line.bytes);
+    is_range.then_some(Cut { offset_bytes, len_bytes, file_bytes })
 }

@@ -631,9 +631,7 @@ fn run_role(
             };
             let walk = walk_options(file_options);
             let sources = match selection {
-                Some(arriving) => {
-                    Sources::AwaitSelection { top, options: Box::new(walk), arriving }
-                }
+                Some(arriving) => Sources::awaiting(top, walk, arriving),
                 None => Sources::Listed(Box::new(Walk::new(top, walk))),
             };
             let role = Sending::new(sources, setup, streams, source, options, tell);

@@ -158,7 +158,7 @@ fn hash(file: &SpanFile, len_bytes: u64, ending: &AtomicBool) -> io::Result<Cont
             return Err(io::ErrorKind::Interrupted.into());
         }
         let take = usize::try_from(len_bytes - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
-        let got = retry_on_intr(|| pread(file.file(), &mut chunk[..take], at))?;
+        let got = retry_on_intr(|| pread(file.file(), &mut chunk[..take], file.place(at)))?;
         if got == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

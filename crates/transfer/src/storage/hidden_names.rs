@@ -9,7 +9,19 @@ pub(super) const PART_SUFFIX: &[u8] = b".haul-part";
 pub(super) const JOURNAL_SUFFIX: &[u8] = b".haul-journal";
 pub(super) const STAGED_SUFFIX: &[u8] = b".haul-staged";
 pub(super) const LIST_SUFFIX: &[u8] = b".haul-durable";
-const SUFFIXES: [&[u8]; 4] = [PART_SUFFIX, JOURNAL_SUFFIX, STAGED_SUFFIX, LIST_SUFFIX];
+/// Suffixes for a file that comes in ranges: its temporary, its register, the journal of a range.
+pub(super) const SHARED_SUFFIX: &[u8] = b".haul-shared";
+pub(super) const REGISTER_SUFFIX: &[u8] = b".haul-ranges";
+pub(super) const RANGE_SUFFIX: &[u8] = b".haul-range";
+const SUFFIXES: [&[u8]; 7] = [
+    PART_SUFFIX,
+    JOURNAL_SUFFIX,
+    STAGED_SUFFIX,
+    LIST_SUFFIX,
+    SHARED_SUFFIX,
+    REGISTER_SUFFIX,
+    RANGE_SUFFIX,
+];
 
 /// Whether a name is one of haul's own temporaries.
 #[must_use]
@@ -23,6 +35,11 @@ pub(super) fn hidden_name(name: &[u8], suffix: &[u8]) -> Vec<u8> {
     } else {
         [b".", hex(&Token::secret_hash(name)).as_bytes(), suffix].concat()
     }
+}
+
+/// Name of the journal of a range that begins at this byte of a file.
+pub(super) fn range_journal_name(name: &[u8], begin: u64) -> Vec<u8> {
+    hidden_name(&[name, format!(".{begin:016x}").as_bytes()].concat(), RANGE_SUFFIX)
 }
 
 /// Name of a file until it is whole.
@@ -50,8 +67,17 @@ mod tests {
 
     #[test]
     fn hidden_names_are_known_by_both_ends() {
-        for name in [&b".x.haul-part"[..], b".x.haul-journal", b".x.haul-staged", b".haul-durable"]
-        {
+        let of_ranges = range_journal_name(b"x", 1 << 30);
+        assert_eq!(of_ranges, b".x.0000000040000000.haul-range");
+        for name in [
+            &b".x.haul-part"[..],
+            b".x.haul-journal",
+            b".x.haul-staged",
+            b".haul-durable",
+            b".x.haul-shared",
+            b".x.haul-ranges",
+            &of_ranges,
+        ] {
             assert!(is_hidden(name), "{}", name.escape_ascii());
         }
         for name in [&b"x.haul-part"[..], b".x.haul-par", b".haul-part.x", b".x", b""] {

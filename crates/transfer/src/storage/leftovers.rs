@@ -3,6 +3,7 @@
 use crate::storage::{
     hidden_names::{JOURNAL_SUFFIX, PART_SUFFIX, hidden_name},
     locked::try_lock,
+    ranges,
     root::Root,
 };
 use rustix::fs::{AtFlags, Mode, OFlags, openat, unlinkat};
@@ -15,6 +16,7 @@ pub(super) fn remove_leftovers(root: &Root, name: &[u8]) {
     if remove_leftover(&*parent, &part) {
         let _ = unlinkat(&parent, &*hidden_name(last, JOURNAL_SUFFIX), AtFlags::empty());
     }
+    ranges::remove_left(&ranges::site::Directory::of(parent.clone(), last));
 }
 
 /// Removes one of haul's own temporaries, or says that somebody uses it.

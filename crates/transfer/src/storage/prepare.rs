@@ -9,12 +9,13 @@ use super::{
     holes,
     root::{Links, Root, join},
     staged::{self, Begun, StagedDirectory, StagedEntry},
-    target::{Shape, TargetFile, TargetRules},
+    target::{Shape, TargetFile},
+    target_rules::TargetRules,
     temporary::{Named, Naming, Part, Wanted},
 };
 use crate::{
     error::io_fault,
-    file_options::Preserve,
+    file_options::{OnConflict, Preserve},
     storage::{leftovers::remove_leftovers, target::OpenFile, temporary::Left},
 };
 use haul_datapath::SpanFile;
@@ -273,7 +274,22 @@ impl Preparing<'_> {
     }
 
     fn decide(&self, name: &[u8], there: Option<Stat>) -> Result<Decision, Fault> {
-        conflict::decide(self.root, name, there, self.offer, self.rules.file_options)
+        let options = self.rules.file_options;
+        let Some(range) = self.offer.range else {
+            return conflict::decide(self.root, name, there, self.offer, options);
+        };
+        // It is the whole file that has the name, or is to have it.
+        let whole = FileOffer { size_bytes: range.file_bytes, ..self.offer.clone() };
+        if options.on_conflict == OnConflict::Replace {
+            return Err(of_ranges(name, "replacing even what is the same"));
+        }
+        match conflict::decide(self.root, name, there, &whole, options)? {
+            Decision::Compare => Err(of_ranges(name, "comparing the bytes of what is there")),
+            Decision::Take { other_name: Some(_), .. } => {
+                Err(of_ranges(name, "keeping what is there, and giving the file another name"))
+            }
+            decision => Ok(decision),
+        }
     }
 
     /// Receives a file or link. `is_new`: nothing has its name.
@@ -287,7 +303,7 @@ impl Preparing<'_> {
             return self.receive_growing(name);
         }
         let staged = self.staged.as_deref();
-        if self.grid.count() <= 1 {
+        if self.grid.count() <= 1 && self.offer.range.is_none() {
             let naming = match self.in_fresh {
                 _ if is_new && staged.is_some_and(StagedDirectory::takes_small_files) => {
                     Naming::Staged
@@ -305,8 +321,14 @@ impl Preparing<'_> {
         let (span_bytes, spans) = (self.grid.span_bytes(), self.grid.count());
         let recheck = self.rules.file_options.recheck;
         let wanted = Wanted { span_bytes, spans, digest: self.digest, recheck };
-        let (part, span_bytes, mut durable, left) =
-            Part::open(self.root, &name, self.offer, &wanted)?;
+        let opened = match self.offer.range {
+            Some(_) => Part::open_range(self.root, &name, self.offer, &wanted, self.rules)?,
+            None => Some(Part::open(self.root, &name, self.offer, &wanted)?),
+        };
+        let Some((part, span_bytes, mut durable, left)) = opened else {
+            remove_leftovers(self.root, &name);
+            return Ok(Prepared::Skip);
+        };
         let there = self.root.stat(&name, Links::Refuse).ok();
         if let Ok(Decision::Skip(_)) = self.decide(&name, there) {
             // An earlier session has finished it while this one waited for its lock.
@@ -314,7 +336,7 @@ impl Preparing<'_> {
             return Ok(Prepared::Skip);
         }
         // An earlier run may have left bytes there that it never verified.
-        let are_zeros = holes::punch(part.file.file(), &self.offer.holes).unwrap_or(false);
+        let are_zeros = part.punch(self.offer).unwrap_or(false);
         if are_zeros && let Ok(grid) = SpanGrid::new(self.offer.size_bytes, span_bytes) {
             holes::add_spans_within(&self.offer.holes, &grid, &mut durable);
         }
@@ -363,6 +385,9 @@ impl Preparing<'_> {
             return Ok(null_target(self.offer, &self.grid));
         }
         let name = join(base, &self.offer.name);
+        if self.offer.range.is_some() {
+            return Err(of_ranges(&name, "throwing away what arrives"));
+        }
         if self.grid.count() <= 1 {
             let shape = Shape::Whole { root: self.root.clone(), naming: Naming::Never };
             return Ok(self.ready(name, shape, None));
@@ -409,11 +434,21 @@ impl Preparing<'_> {
     }
 }
 
+/// Fault of what no file can have that comes in ranges: each session decides for itself.
+fn of_ranges(name: &[u8], asked: &str) -> Fault {
+    let what = "cannot be done with a file that comes in ranges";
+    Fault::new(FaultCode::NameRefused, Side::Target, what)
+        .at(name)
+        .needs("files that are whole, as by `haul plan --whole-files`")
+        .found(asked)
+        .hint("leave that option out, or make a plan of whole files")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        file_options::{FileOptions, OnConflict},
+        file_options::FileOptions,
         storage::target_place::{PathMeans, TargetPlace},
     };
     use haul_testkit::skip::skip;

@@ -190,6 +190,7 @@ impl ReadBack {
 
     /// Reads up to `wanted` bytes; fewer only at the end of the file.
     fn read(&self, offset: u64, wanted: usize, buffer: &mut AlignedBuffer) -> io::Result<usize> {
+        let offset = self.file.place(offset);
         if let Some(direct) = self.by_direct() {
             let whole = wanted.next_multiple_of(ALIGN_BYTES as usize);
             match read_full(direct, offset, &mut buffer.bytes_mut()[..whole], ALIGN_BYTES) {

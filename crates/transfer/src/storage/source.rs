@@ -4,7 +4,7 @@ use super::{
     root::{Links, Root},
     source_removal,
 };
-use crate::error::io_fault;
+use crate::{error::io_fault, file_ranges::Cut};
 use haul_datapath::SpanFile;
 use haul_protocol::message::{self, FaultCode, FileKind, Growth, Side};
 use rustix::fs::{FileType, Mode, OFlags, Stat, openat};
@@ -72,7 +72,8 @@ impl SourceEntry {
         }
         let stat = rustix::fs::fstat(&file).map_err(|errno| failed(&errno.into()))?;
         self.compare(&stat)?;
-        Ok(Arc::new(SpanFile::new(file)))
+        let base_bytes = self.offer.range.map_or(0, |range| range.offset_bytes);
+        Ok(Arc::new(SpanFile::from_place(file, base_bytes)))
     }
 
     /// Opens a file that is to be followed, and takes its size and time as they are now.
@@ -198,6 +199,25 @@ impl SourceEntry {
         Err(changed_fault(&then.name, what))
     }
 
+    /// The range of a whole file that was found.
+    ///
+    /// # Errors
+    /// If the file has another size than when it was cut.
+    pub(super) fn cut(&self, cut: &Cut) -> Result<Self, message::Fault> {
+        let Cut { offset_bytes, len_bytes, file_bytes } = *cut;
+        if self.offer.size_bytes != file_bytes {
+            let found = format!("has {} bytes, had {file_bytes}", self.offer.size_bytes);
+            let fault = changed_fault(&self.offer.name, found);
+            return Err(fault.hint("make a plan of the files as they are now"));
+        }
+        let range = Some(message::FileRange { offset_bytes, file_bytes });
+        let holes = self.offer.holes.iter().filter_map(|hole| cut.within(hole)).collect();
+        let offer =
+            message::FileOffer { size_bytes: len_bytes, range, holes, ..self.offer.clone() };
+        // Its other names are other files: none is a link to what has no name yet.
+        Ok(Self { offer, links: 1, ..self.clone() })
+    }
+
     /// Reads the link where the entry is one.
     pub(super) fn with_link(mut self) -> Result<Self, message::Fault> {
         if self.offer.kind == FileKind::Symlink
@@ -316,6 +336,24 @@ mod tests {
         let size_bytes = offer.size_bytes;
         let location = Location::Beneath(root.clone(), name.to_vec());
         SourceEntry { offer, location, links: 1, size_bytes, is_moved: false }
+    }
+
+    #[test]
+    fn a_range_has_its_part_of_the_holes_and_fails_where_the_file_has_another_size() {
+        let holes = [(0, 50), (90, 30), (180, 40), (300, 9)];
+        let hole = |(offset_bytes, len_bytes)| message::Extent { offset_bytes, len_bytes };
+        let holes = holes.map(hole).to_vec();
+        let offer = message::FileOffer { size_bytes: 400, holes, ..Default::default() };
+        let (location, size_bytes) = (Location::Zero, 400);
+        let whole = SourceEntry { offer, location, links: 2, size_bytes, is_moved: false };
+        let cut = Cut { offset_bytes: 100, len_bytes: 100, file_bytes: 400 };
+        let entry = whole.cut(&cut).unwrap();
+        assert_eq!(entry.offer.holes, [hole((0, 20)), hole((80, 20))]);
+        assert_eq!((entry.offer.size_bytes, entry.size_bytes, entry.links), (100, 400, 1));
+        let range = message::FileRange { offset_bytes: 100, file_bytes: 400 };
+        assert_eq!(entry.offer.range, Some(range));
+        let other = Cut { file_bytes: 401, ..cut };
+        assert!(whole.cut(&other).is_err_and(|fault| fault.found.contains("401")));
     }
 
     fn found(checked: Result<Ctime, message::Fault>) -> String {

@@ -131,6 +131,8 @@ fn may_stage(options: FileOptions) -> bool {
         && !options.move_sources
         && !recording.follow
         && !recording.watch
+        // The sessions that bring other ranges write beside this one.
+        && !options.ranges
         && options.on_conflict != OnConflict::KeepBoth
 }
 

@@ -6,18 +6,19 @@
 
 use super::{
     aborted::sync_directory,
-    attributes::{Attributes, attributes_fault},
+    attributes::attributes_fault,
     journal::Recorded,
     open_files::Pass,
     root::Root,
     small_file,
     staged::{StagedDirectory, StagedEntry},
+    target_rules::TargetRules,
     temporary::{
         Named, Naming, Part,
         growing::{full_spans, growing_grid, takes_up},
     },
 };
-use crate::{error::io_fault, file_options::FileOptions};
+use crate::error::io_fault;
 use haul_datapath::SpanFile;
 use haul_protocol::{
     SpanSet,
@@ -30,20 +31,6 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, OnceLock},
 };
-
-/// Rules by which received files are treated.
-#[derive(Debug, Default)]
-pub struct TargetRules {
-    pub file_options: FileOptions,
-    pub attributes: Attributes,
-}
-
-impl TargetRules {
-    #[must_use]
-    pub fn new(file_options: FileOptions) -> Arc<Self> {
-        Arc::new(Self { file_options, attributes: Attributes::new(file_options.preserve) })
-    }
-}
 
 /// Opens a file, on the thread that reads it.
 pub type OpenFile = Box<dyn FnOnce() -> io::Result<Arc<SpanFile>> + Send>;
@@ -249,6 +236,8 @@ impl TargetFile {
     #[must_use]
     pub fn to_read_back(&self) -> Option<Arc<SpanFile>> {
         match &self.shape {
+            // Nothing of it came in this session.
+            Shape::Regular(part) if part.was_done() => None,
             Shape::Regular(part) => Some(part.file.clone()),
             _ => None,
         }

@@ -12,7 +12,7 @@ use crate::{
         name_at_target::{final_name, name_refused},
         prepare::{Prepared, Preparing, null_target},
         root::{DIRECTORY_MODE, Links, Root, join, split_last},
-        target::TargetRules,
+        target_rules::TargetRules,
     },
 };
 use haul_protocol::{
@@ -175,8 +175,13 @@ impl TargetPlace {
         if name.split(|&byte| byte == b'/').any(is_hidden) {
             return Err(name_refused(&name, "haul's own temporaries have such names"));
         }
-        // A watch offers what it sent again: then it is there.
-        let in_fresh = !rules.file_options.recording.watch && fresh.holds(split_last(&name).0);
+        if offer.range.is_some() && !rules.file_options.ranges {
+            let what = "a range of a file, where none was announced";
+            return Err(Fault::new(FaultCode::ProtocolViolation, Side::Source, what).at(name));
+        }
+        // A watch offers again what it sent, and other sessions bring other ranges.
+        let may_be_there = rules.file_options.recording.watch || offer.range.is_some();
+        let in_fresh = !may_be_there && fresh.holds(split_last(&name).0);
         let there = if in_fresh { None } else { root.stat(&name, Links::Refuse).ok() };
         let staged = root.hidden_directory_of(&name);
         let preparing = Preparing { root, rules, offer, grid, digest, in_fresh, staged };

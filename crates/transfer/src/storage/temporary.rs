@@ -3,6 +3,7 @@
 
 pub mod growing;
 mod publish;
+mod range;
 mod strangers;
 
 use super::{
@@ -13,6 +14,7 @@ use super::{
     journal::{Circumstances, Identity, Journal, Recorded, Told},
     locked::{create_locked, in_the_way, open_locked},
     open_files::Pass,
+    ranges::{Claim, site::Directory},
     root::{Root, join, split_last},
     span_digests::{SpanDigests, outside_holes},
 };
@@ -142,7 +144,13 @@ pub(super) struct Part {
     discarded: bool,
     /// Pass of a small file; given back when the file is closed.
     pass: Option<Pass>,
+    /// Claim of the range that comes, of a file that other sessions bring the rest of.
+    claim: Option<Claim<Directory>>,
 }
+
+/// A temporary that was opened, its span size, the spans that are durable, and what an earlier run
+/// left.
+pub(super) type Opened = (Part, u64, SpanSet, Option<Left>);
 
 /// Rest of a file that was given its name and is closed.
 #[derive(Debug)]
@@ -161,7 +169,7 @@ impl Part {
         name: &[u8],
         offer: &FileOffer,
         wanted: &Wanted,
-    ) -> Result<(Self, u64, SpanSet, Option<Left>), Fault> {
+    ) -> Result<Opened, Fault> {
         let Wanted { span_bytes, spans, digest, .. } = *wanted;
         let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be created", &error);
         let (directory, last) = root.parent_of(name).map_err(failed)?;
@@ -298,6 +306,7 @@ impl Part {
             nameless: false,
             discarded: false,
             pass: None,
+            claim: None,
         }
     }
 
@@ -319,11 +328,11 @@ impl Part {
         wanted: &Wanted,
     ) -> Option<(Told, Option<Suspicion>)> {
         // To take the journal up gives it another ctime.
-        let is_changed = self.was_changed_since();
+        let is_changed = self.claim.is_none() && self.was_changed_since();
         let (mut journal, mut told) = Journal::resume(self.open_journal().ok()?, identity)?;
         // A temporary that was cut since does not hold what the journal says.
-        let size = self.file.file().metadata().ok()?.len();
-        if size != identity.size_bytes {
+        let size = identity.size_bytes;
+        if self.claim.is_none() && self.file.file().metadata().ok()?.len() != size {
             return None;
         }
         // Another source, unless its ctime is known: then the sender compares where that differs.
@@ -365,7 +374,9 @@ impl Part {
         if unlinkat(&self.directory, &*self.journal_name, AtFlags::empty()) == Err(Errno::ISDIR) {
             return Err(in_the_way(&self.journal_name, name, "a directory"));
         }
-        self.file.file().set_len(0).map_err(failed)?;
+        if self.claim.is_none() {
+            self.file.file().set_len(0).map_err(failed)?;
+        }
         self.preallocate(offer, name)?;
         let journal = self.create_journal().map_err(failed)?;
         // A file that grows has another ctime with each byte.
@@ -379,6 +390,9 @@ impl Part {
 
     /// Takes the space now, so that a full disk is known before the first byte; but none for holes.
     pub fn preallocate(&self, offer: &FileOffer, name: &[u8]) -> Result<(), Fault> {
+        if self.claim.is_some() {
+            return self.preallocate_range(offer, name);
+        }
         self.preallocate_from(0, offer, name)
     }
 
@@ -501,6 +515,9 @@ impl Part {
     }
 
     pub fn sync(&mut self) -> io::Result<()> {
+        if self.was_done() {
+            return Ok(());
+        }
         self.check()?;
         self.poisoned = true;
         self.file.file().sync_all()?;
@@ -525,11 +542,30 @@ impl Part {
         if self.sealed {
             return Ok(());
         }
-        let file = self.file.file();
-        holes::punch(file, &offer.holes)?;
-        attributes.apply_to(file, self.mode, offer, has_time(offer))?;
+        self.punch(offer)?;
+        // Who completes the last range of a file gives it all that it is to have.
+        if self.claim.is_none() {
+            attributes.apply_to(self.file.file(), self.mode, offer, has_time(offer))?;
+        }
         self.sealed = true;
         Ok(())
+    }
+
+    /// Gives back the space of the holes that were offered, as [`holes::punch`].
+    ///
+    /// # Errors
+    /// If the file cannot be changed.
+    pub fn punch(&self, offer: &FileOffer) -> io::Result<bool> {
+        // What an earlier session brought is written by nobody, and may have its name by now.
+        if self.was_done() {
+            return Ok(true);
+        }
+        let place = |hole: &Extent| Extent {
+            offset_bytes: self.file.place(hole.offset_bytes),
+            len_bytes: hole.len_bytes,
+        };
+        let holes: Vec<Extent> = offer.holes.iter().map(place).collect();
+        holes::punch(self.file.file(), &holes)
     }
 
     /// Writes all of the file. It may have been written before, and damaged.
@@ -553,6 +589,13 @@ impl Part {
     }
 
     pub fn remove(&self) {
+        if let Some(claim) = &self.claim {
+            if !claim.is_done {
+                let _ = unlinkat(&self.directory, &*self.journal_name, AtFlags::empty());
+            }
+            claim.give_up();
+            return;
+        }
         if self.nameless || !self.is_there() {
             return;
         }

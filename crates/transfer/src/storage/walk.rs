@@ -10,9 +10,11 @@ use super::{
 };
 use crate::{
     error::io_fault,
+    file_options::FileOptions,
+    file_ranges::FileRanges,
     locks::{Lock, lock},
     packed_names::PackedNames,
-    selection::{Fit, Matcher},
+    selection::{Fit, Matcher, Selection},
     storage::{
         named_sources::asked,
         tree::Tree,
@@ -55,11 +57,29 @@ pub struct WalkOptions {
     pub names: Option<Arc<PackedNames>>,
     /// Whether a directory among the names is taken without what is below it.
     pub names_alone: bool,
+    /// Ranges of files among the names, of which nothing else is meant.
+    pub ranges: Option<Arc<FileRanges>>,
     pub attributes: Arc<Attributes>,
     /// Watch that is told of each directory that is entered.
     pub watch: Option<Arc<Lock<DirectoryWatch>>>,
     /// Whether a source is removed when it is at the target.
     pub is_moved: bool,
+}
+
+impl WalkOptions {
+    /// Options of a walk of what a user selected.
+    #[must_use]
+    pub fn of(selection: &Selection, matcher: Option<Matcher>, options: FileOptions) -> Self {
+        Self {
+            matcher,
+            names: selection.names.clone(),
+            names_alone: selection.names_alone,
+            ranges: selection.ranges.clone(),
+            attributes: Arc::new(Attributes::new(options.preserve)),
+            watch: options.recording.watch.then(Arc::default),
+            is_moved: options.move_sources,
+        }
+    }
 }
 
 /// A directory that is being listed.
@@ -309,6 +329,7 @@ impl Walk {
         match self.fit(&entry, above_included) {
             Fit::LeftOut => {}
             // Listed by its name: what is below does not decide.
+            _ if self.options.ranges.is_some() && !is_directory => self.take_ranges(&tree, entry),
             Fit::Perhaps if !enter => self.take_entry(entry),
             Fit::Perhaps => self.enter(tree, false, Some(entry)),
             fit => {
@@ -343,6 +364,18 @@ impl Walk {
     fn fit(&self, entry: &SourceEntry, above_included: bool) -> Fit {
         let matcher = self.options.matcher.as_ref();
         matcher.map_or(Fit::Taken, |matcher| matcher.fit(&entry.offer, above_included))
+    }
+
+    /// Takes the ranges of a file that are meant; all of it, where it has none.
+    fn take_ranges(&mut self, tree: &Tree, entry: Box<SourceEntry>) {
+        let ranges = self.options.ranges.clone();
+        match ranges.as_ref().and_then(|ranges| ranges.of(&tree.path)) {
+            None => self.take_entry(entry),
+            Some(ranges) => self.ready.extend(ranges.iter().map(|range| match entry.cut(range) {
+                Ok(entry) => Listed::Entry(Box::new(entry)),
+                Err(fault) => Listed::Failed(fault),
+            })),
+        }
     }
 
     /// Takes an entry that is meant, and the directories above it that waited for one.

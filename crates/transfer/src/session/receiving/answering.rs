@@ -198,7 +198,9 @@ impl Receiving<'_> {
         match target.span_file() {
             Ok(span_file) => {
                 // What came of a file that grows is there before its end.
-                let is_whole = durable.file_spans() <= 1 && growth(&target.offer).is_none();
+                let is_whole = durable.file_spans() <= 1
+                    && growth(&target.offer).is_none()
+                    && target.offer.range.is_none();
                 let target = Target {
                     grid,
                     is_journaled: target.is_journaled(),

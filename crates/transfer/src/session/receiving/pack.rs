@@ -101,7 +101,8 @@ impl ReceiveStream {
         self.keep_content(file, target, span, end);
         let written = match &target.file {
             Some(file) => {
-                let written = file.file().write_all_at(packed.payload, packed.header.offset_bytes);
+                let place = file.place(packed.header.offset_bytes);
+                let written = file.file().write_all_at(packed.payload, place);
                 let failed = |e| io_fault(Side::Target, &target.name, "cannot be written", &e);
                 written.map_err(failed)
             }

@@ -316,8 +316,8 @@ impl ReceiveStream {
                 }
             },
         };
-        let file_span =
-            FileSpan { id, file, offset_bytes: header.offset_bytes, len_bytes: header.len_bytes };
+        let offset_bytes = file.place(header.offset_bytes);
+        let file_span = FileSpan { id, file, offset_bytes, len_bytes: header.len_bytes };
         self.digest.journals(target.is_journaled);
         self.digest.start(header, encoded);
         let tap: Option<&mut dyn SpanTap> =

@@ -118,8 +118,9 @@ impl TargetCheck {
         let failed =
             |error: io::Error| io_fault(Side::Target, &name, "cannot be read back", &error);
         let found_bytes = opened.file().metadata().map_err(failed)?.len();
-        if found_bytes != size_bytes {
-            return Err(damaged(&name, format!("{found_bytes} bytes for {size_bytes}")));
+        let due_bytes = offer.range.map_or(size_bytes, |range| range.file_bytes);
+        if found_bytes != due_bytes {
+            return Err(damaged(&name, format!("{found_bytes} bytes for {due_bytes}")));
         }
         if size_bytes == 0 {
             return Ok(None);

@@ -28,8 +28,9 @@ impl DataStreams {
         let is_zero = matches!(entry.location, Location::Zero);
         let file = opened.as_ref().filter(|_| !is_zero).map(|file| file.file());
         let size_bytes = entry.offer.size_bytes;
+        let begin_bytes = opened.as_ref().map_or(0, |file| file.place(0));
         let resident_share = file.map_or(1.0, |file| {
-            let cached = haul_sys::cachestat::cached_bytes(file, 0, size_bytes);
+            let cached = haul_sys::cachestat::cached_bytes(file, begin_bytes, size_bytes);
             cached.unwrap_or(size_bytes) as f64 / size_bytes.max(1) as f64
         });
         let facts = choose::SendFacts {

@@ -23,7 +23,9 @@ const PACK_FILL_MAX_BYTES: u64 = 832 << 10;
 
 impl Work {
     pub(super) fn is_small(&self) -> bool {
-        self.assignment.whole_file && self.assignment.len_bytes <= SMALL_FILE_BYTES_MAX
+        let is_small = self.assignment.len_bytes <= SMALL_FILE_BYTES_MAX;
+        // A pack is read from the begin of each file, where a range may not begin.
+        self.assignment.whole_file && is_small && self.span.file.place(0) == 0
     }
 }
 
@@ -95,7 +97,8 @@ impl Queue for Arc<SendShared> {
 }
 
 fn is_small_file(offer: &FileOffer) -> bool {
-    offer.kind == FileKind::Regular && (1..=SMALL_FILE_BYTES_MAX).contains(&offer.size_bytes)
+    let is_whole = offer.kind == FileKind::Regular && offer.range.is_none();
+    is_whole && (1..=SMALL_FILE_BYTES_MAX).contains(&offer.size_bytes)
 }
 
 /// Fills `payload` with the file's first bytes, and with zeros behind those that could be read.

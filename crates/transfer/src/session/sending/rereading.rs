@@ -261,7 +261,7 @@ fn read_range(
         }
         let take = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
         let part = &mut buffer[..take];
-        let got = retry_on_intr(|| pread(file.file(), &mut *part, at))?;
+        let got = retry_on_intr(|| pread(file.file(), &mut *part, file.place(at)))?;
         if got == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

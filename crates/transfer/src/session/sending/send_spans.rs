@@ -358,8 +358,8 @@ impl SendStream {
                 Ok(file) => {
                     let span = FileSpan {
                         id: id_of(assignment.file, assignment.span),
+                        offset_bytes: file.place(assignment.offset_bytes),
                         file,
-                        offset_bytes: assignment.offset_bytes,
                         len_bytes: assignment.len_bytes,
                     };
                     return Some(Work { assignment, span });

@@ -19,11 +19,17 @@ pub enum Sources {
     AwaitSelection {
         top: Vec<Top>,
         options: Box<WalkOptions>,
-        arriving: Arriving,
+        arriving: Box<Arriving>,
     },
 }
 
 impl Sources {
+    /// Sources of which the client has yet to say which files it means.
+    pub fn awaiting(top: Vec<Top>, options: WalkOptions, arriving: Arriving) -> Self {
+        let (options, arriving) = (Box::new(options), Box::new(arriving));
+        Self::AwaitSelection { top, options, arriving }
+    }
+
     /// Makes the watch on the sources, where one was asked for and they are known.
     pub(super) fn watching(&self, file_options: FileOptions) -> Option<Watching> {
         let Self::Listed(walk) = self else { return None };
@@ -62,7 +68,8 @@ fn compiled(selection: &Selection, options: WalkOptions) -> Result<WalkOptions, 
             .found(problem.found)
     })?;
     let (names, names_alone) = (selection.names.clone(), selection.names_alone);
-    Ok(WalkOptions { matcher: Some(matcher), names, names_alone, ..options })
+    let ranges = selection.ranges.clone();
+    Ok(WalkOptions { matcher: Some(matcher), names, names_alone, ranges, ..options })
 }
 
 #[cfg(test)]
@@ -81,7 +88,7 @@ mod tests {
         let tree = Tree { root, path: Vec::new(), name: Vec::new() };
         let options = Box::new(WalkOptions { is_moved, ..WalkOptions::default() });
         let top = vec![Top::Tree(tree)];
-        Sources::AwaitSelection { top, options, arriving: Arriving::default() }
+        Sources::AwaitSelection { top, options, arriving: Box::default() }
     }
 
     fn listed(sources: Sources) -> Vec<(String, bool)> {

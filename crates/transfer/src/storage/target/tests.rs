@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::file_options::FileOptions;
+use crate::storage::attributes::Attributes;
 use crate::storage::{
     fresh::Fresh,
     journal::Circumstances,

@@ -17,6 +17,13 @@ use std::{
 impl Part {
     /// Gives the file its final name. It is to be closed then.
     pub fn publish(&mut self) -> io::Result<Named> {
+        if self.claim.is_some() {
+            self.finish_range()?;
+            // Its journal is of use until the file has its name: it tells what to read back.
+            self.journal = None;
+            let (directory, device) = (self.directory.clone(), self.device());
+            return Ok(Named { directory, device, discarded: false });
+        }
         self.check()?;
         if self.pass.is_some() {
             // Of a tree nobody reads all at once: its memory is for the files that come next, which

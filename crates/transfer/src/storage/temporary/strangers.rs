@@ -50,14 +50,15 @@ impl Part {
         let what = "its temporary cannot be looked at";
         let there = self.file.file().metadata();
         let there = there.map_err(|error| io_fault(Side::Target, name, what, &error))?.len();
-        if offer.growth != Growth::NotGrowing || there == offer.size_bytes {
+        let needs = offer.range.map_or(offer.size_bytes, |range| range.file_bytes);
+        if offer.growth != Growth::NotGrowing || there == needs {
             return Ok(());
         }
         self.poisoned = true;
         let what = "another program changed its temporary while it arrived";
         Err(Fault::new(FaultCode::IoFailed, Side::Target, what)
             .at(name)
-            .needs(format!("{} bytes, as they came", offer.size_bytes))
+            .needs(format!("{needs} bytes, as they came"))
             .found(format!("{there} bytes"))
             .hint("find what writes to hidden files there, then run the same command again"))
     }

@@ -30,7 +30,14 @@ import org.jspecify.annotations.Nullable;
 public final class SourceWalk {
     private static final String HIDDEN_PREFIX = ".";
     private static final List<String> HIDDEN_ENDS =
-            List.of(".haul-part", ".haul-journal", ".haul-staged", ".haul-durable");
+            List.of(
+                    ".haul-part",
+                    ".haul-journal",
+                    ".haul-staged",
+                    ".haul-durable",
+                    ".haul-shared",
+                    ".haul-ranges",
+                    ".haul-range");
 
     private final Deque<Iterator<Found>> levels = new ArrayDeque<>();
     private final HoleScan holes;

@@ -14,7 +14,15 @@ public final class HiddenNames {
     private static final ByteString JOURNAL = ByteString.copyFromUtf8(".haul-journal");
     private static final ByteString STAGED = ByteString.copyFromUtf8(".haul-staged");
     private static final ByteString DURABLE = ByteString.copyFromUtf8(".haul-durable");
-    private static final List<ByteString> SUFFIXES = List.of(PART, JOURNAL, STAGED, DURABLE);
+    private static final List<ByteString> SUFFIXES =
+            List.of(
+                    PART,
+                    JOURNAL,
+                    STAGED,
+                    DURABLE,
+                    ByteString.copyFromUtf8(".haul-shared"),
+                    ByteString.copyFromUtf8(".haul-ranges"),
+                    ByteString.copyFromUtf8(".haul-range"));
 
     /** Characters of a hash in the hidden name of a link. */
     private static final int LINK_HASH_CHARACTERS = 16;

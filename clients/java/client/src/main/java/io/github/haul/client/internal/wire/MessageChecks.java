@@ -5,6 +5,7 @@ import static io.github.haul.client.internal.wire.ProtocolViolation.unless;
 import com.google.protobuf.ByteString;
 import com.google.protobuf.Descriptors.FieldDescriptor;
 import com.google.protobuf.Message;
+import io.github.haul.client.internal.proto.Compared;
 import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Direction;
 import io.github.haul.client.internal.proto.Extent;
@@ -168,6 +169,9 @@ final class MessageChecks {
         unless(offer.getGrowth() != Growth.UNRECOGNIZED, "growth of a later version");
         boolean mayGrow = kind == FileKind.REGULAR || offer.getGrowth() == Growth.NOT_GROWING;
         unless(mayGrow, "growth of what is no file");
+        if (offer.hasRange()) {
+            checkRange(offer);
+        }
         checkHoles(offer);
         checkAttributes(offer);
         boolean areTimes =
@@ -175,6 +179,26 @@ final class MessageChecks {
                         && isWithin(offer.getCtimeNs(), 0, NANOS - 1);
         unless(areTimes, "a time with more than a second of nanoseconds");
         unless((offer.getMode() & ~MODE_BITS) == 0, "a mode with more than permission bits");
+    }
+
+    private static void checkRange(FileOffer offer) throws ProtocolViolation {
+        boolean mayBeOne =
+                offer.getKind() == FileKind.REGULAR
+                        && offer.getGrowth() == Growth.NOT_GROWING
+                        && offer.getCompared() == Compared.NOT_COMPARED;
+        unless(mayBeOne, "a range of what is no whole file");
+        long begin = offer.getRange().getOffsetBytes();
+        boolean isPlaced = begin % Limits.SPAN_BYTES_MIN == 0;
+        unless(isPlaced, "a range that begins at no multiple of 65536 bytes");
+        long fileBytes = offer.getRange().getFileBytes();
+        // Numbers beyond 2^63 are negative here.
+        boolean isWithin =
+                offer.getSizeBytes() > 0
+                        && begin >= 0
+                        && fileBytes > 0
+                        && fileBytes <= Limits.FILE_BYTES_MAX
+                        && begin <= fileBytes - offer.getSizeBytes();
+        unless(isWithin, "a range that is not within its file");
     }
 
     private static void checkHoles(FileOffer offer) throws ProtocolViolation {

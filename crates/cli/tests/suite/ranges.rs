@@ -1,0 +1,211 @@
+//! One file by many runs, each of which brings a range of it to servers that share a directory.
+
+use crate::harness::{
+    Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long,
+    process::{Haul, Ran},
+    server::{Server, ServerSetup},
+    temporaries,
+};
+use rustix::process::Signal;
+use std::{ffi::OsString, fs, os::unix::fs::MetadataExt, thread, time::Duration};
+
+const MIB: u64 = 1 << 20;
+const SHARDS: usize = 4;
+
+/// A large file beside small ones, two servers of one directory, and a plan that cuts the file.
+struct Fleet {
+    place: Place,
+    servers: [Server; 2],
+    len_bytes: u64,
+}
+
+impl Fleet {
+    fn new(len_bytes: u64) -> Self {
+        let place = Place::new();
+        place.tree(&place.source("tree"), 2, 5);
+        place.file(&place.source("tree/huge"), len_bytes);
+        let first = Server::start(&place);
+        let second = ServerSetup::new(&place).state(place.path("state2")).start(&place);
+        Self { place, servers: [first, second], len_bytes }
+    }
+
+    fn plan(&self, options: &[OsString]) -> Ran {
+        let urls = self.servers.each_ref().map(|server| server.url(""));
+        let words = words!["plan", self.place.source("tree"), &urls[0], &urls[1]];
+        let out =
+            words!["--shards", SHARDS.to_string(), "--out", self.place.path("plan"), "--json"];
+        let words = [&words[..], &out[..], options].concat();
+        Haul::start(self.place.command(&words)).finish()
+    }
+
+    fn words(&self, shard: usize, options: &[&str]) -> Vec<OsString> {
+        let shard = shard.to_string();
+        let mut words = words!["push", "--plan", self.place.path("plan"), "--shard", shard];
+        words.extend(options.iter().map(OsString::from));
+        words
+    }
+
+    fn run(&self, shard: usize) -> Ran {
+        self.place.run(&self.words(shard, &[]))
+    }
+
+    fn assert_arrived(&self) {
+        assert_same_trees(&self.place.source("tree"), &self.place.root("tree"));
+        assert_no_temporaries(&self.place.root("tree"));
+    }
+
+    fn is_named(&self) -> bool {
+        self.place.root("tree/huge").exists()
+    }
+}
+
+fn cut() -> Vec<OsString> {
+    words!["--stripe-size", "1M", "--shared-target"]
+}
+
+#[test]
+fn a_file_by_four_runs_through_two_servers_has_its_name_behind_the_last() {
+    let fleet = Fleet::new(41 * MIB + 77);
+    let planned = fleet.plan(&cut());
+    assert_eq!(planned.status, 0, "{planned:?}");
+    let bytes = planned.named("shard").into_iter().map(|shard| shard["bytes"].as_u64().unwrap());
+    let (least, most) = bytes.fold((u64::MAX, 0), |(a, b), it| (a.min(it), b.max(it)));
+    assert!(most - least < 2 * MIB && least > 9 * MIB, "{planned:?}");
+    let mut brought = 0;
+    for shard in [3, 1, 4, 2] {
+        assert!(!fleet.is_named());
+        brought += fleet.run(shard).ok()["bytes"].as_u64().unwrap();
+    }
+    assert!(brought >= fleet.len_bytes, "{brought}");
+    fleet.assert_arrived();
+    let inode = fs::metadata(fleet.place.root("tree/huge")).unwrap().ino();
+    for shard in 1..=SHARDS {
+        let report = fleet.run(shard);
+        assert_eq!(report.ok()["moved_bytes"], 0, "{report:?}");
+    }
+    fleet.assert_arrived();
+    assert_eq!(fs::metadata(fleet.place.root("tree/huge")).unwrap().ino(), inode);
+}
+
+#[test]
+fn runs_of_one_file_that_are_killed_and_doubled_go_on_and_name_it_once() {
+    let (len_bytes, kills) = if is_long() { (20 << 30, 100) } else { (48 * MIB, 10) };
+    let mut fleet = Fleet::new(len_bytes);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    let mut random = fleet.place.seed.random();
+    let rate = format!("{}M", (len_bytes / MIB / 16).max(4));
+    let options = ["--bwlimit", &rate, "--span-size", "64K", "--retry-for", "20s"];
+    for kill in 0..kills {
+        let mut runs: Vec<Haul> =
+            (1..=SHARDS).map(|shard| fleet.place.start(&fleet.words(shard, &options))).collect();
+        thread::sleep(Duration::from_millis(random.below(900)));
+        // Of a server now and then: its sessions end in the middle of whatever they do.
+        if kill % 5 == 4 {
+            let server = &mut fleet.servers[kill / 5 % 2];
+            server.process.kill();
+            server.restart(&fleet.place);
+        }
+        runs.iter_mut().for_each(Haul::kill);
+        assert!(!fleet.is_named() || fleet_is_whole(&fleet), "a part of it has the name");
+    }
+    // Each shard twice at once, until all of them are through.
+    for _ in 0..5 {
+        let twice = (1..=SHARDS).chain(1..=SHARDS);
+        let runs: Vec<Haul> = twice.map(|n| fleet.place.start(&fleet.words(n, &[]))).collect();
+        let ran: Vec<Ran> = runs.into_iter().map(Haul::finish).collect();
+        assert!(ran.iter().all(|ran| ran.status <= 1), "{ran:?}");
+    }
+    for shard in 1..=SHARDS {
+        fleet.run(shard).ok();
+    }
+    fleet.assert_arrived();
+}
+
+fn fleet_is_whole(fleet: &Fleet) -> bool {
+    assert_same_files(&fleet.place.source("tree/huge"), &fleet.place.root("tree/huge"));
+    true
+}
+
+#[test]
+fn a_run_that_is_ended_in_order_brings_no_byte_of_its_range_twice() {
+    let fleet = Fleet::new(64 * MIB);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    let slow = fleet.words(2, &["--bwlimit", "6M", "--span-size", "64K"]);
+    let run = fleet.place.start(&slow);
+    let durable = run.wait_for_bytes("bytes_durable", 2 * MIB);
+    run.signal(Signal::TERM);
+    assert_eq!(run.finish().status, 1);
+    for shard in [1, 3, 4] {
+        fleet.run(shard).ok();
+    }
+    assert!(!fleet.is_named() && temporaries(&fleet.place.root("tree")).len() >= 3);
+    let ran = fleet.run(2);
+    ran.ok();
+    assert!(ran.number("resumed_bytes") >= durable, "{durable} were durable: {ran:?}");
+    fleet.assert_arrived();
+}
+
+#[test]
+fn a_file_that_changed_between_its_ranges_is_never_named_of_both() {
+    let fleet = Fleet::new(32 * MIB);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    for shard in 1..SHARDS {
+        fleet.run(shard).ok();
+    }
+    let path = fleet.place.source("tree/huge");
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    // Its time is set back, so that only its inode's change time tells.
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0x55; 100], 5).unwrap();
+    file.set_modified(time).unwrap();
+    let ran = fleet.run(SHARDS);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["its source has changed", "run their shards again"]);
+    assert!(!fleet.is_named());
+    // The first shard finds that its bytes are others.
+    let ran = fleet.run(1);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    assert!(!fleet.is_named());
+    for _ in 0..2 {
+        for shard in 1..=SHARDS {
+            fleet.run(shard);
+        }
+    }
+    fleet.assert_arrived();
+}
+
+/// Case of a range as small as what goes in packs, which are read from the begin of a file.
+#[test]
+fn a_range_of_a_few_bytes_at_the_end_of_a_file_arrives_as_they_are() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    for name in ["tree/a", "tree/b"] {
+        place.file(&place.source(name), 16 * MIB + 77);
+    }
+    let words = words!["plan", place.source("tree"), server.url(""), "--stripe-size", "1M"];
+    let out = words!["--shards", "2", "--out", place.path("plan"), "--json"];
+    assert_eq!(Haul::start(place.command(&[&words[..], &out].concat())).finish().status, 0);
+    let shard = fs::read_to_string(place.path("plan/shard-00002.jsonl")).unwrap();
+    assert!(shard.contains("\"bytes\":77"), "{shard}");
+    for shard in ["1", "2"] {
+        place.push(&words!["--plan", place.path("plan"), "--shard", shard]).ok();
+    }
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
+#[test]
+fn files_are_cut_for_several_servers_only_where_they_share_a_directory() {
+    let fleet = Fleet::new(32 * MIB);
+    for options in [&words!["--stripe-size", "1M"], &words!["--shared-target", "--whole-files"]] {
+        let planned = fleet.plan(options);
+        let shards = planned.named("shard");
+        let most = shards.iter().map(|shard| shard["bytes"].as_u64().unwrap()).max().unwrap();
+        assert!(most >= 32 * MIB, "{planned:?}");
+        fs::remove_dir_all(fleet.place.path("plan")).unwrap();
+    }
+    let ran = fleet.plan(&words!["--stripe-size", "100K"]);
+    ran.refused(&["--stripe-size", "a multiple of 64K"]);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    let ran = fleet.place.run(&fleet.words(1, &["--manifest", "manifest"]));
+    ran.refused(&["ranges of files", "--whole-files"]);
+}

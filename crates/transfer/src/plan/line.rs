@@ -1,0 +1,63 @@
+//! Lines of a shard, as they are written and read.
+
+use crate::name::{Name, exact_path, read_exact_path};
+use haul_protocol::message::{FileKind, FileOffer};
+use serde::{Deserialize, Serialize};
+
+/// The first line of a shard.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Head {
+    /// Version of the format.
+    pub haul_shard: u32,
+    /// The plan's id.
+    pub plan: String,
+    pub shard: u32,
+    pub of: u32,
+    /// Number of the lines behind this one.
+    pub files: u64,
+    pub bytes: u64,
+}
+
+/// A line of a shard.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Line {
+    /// Path below the source.
+    #[serde(flatten, serialize_with = "exact_path", deserialize_with = "read_exact_path")]
+    pub path: Name,
+    pub kind: Kind,
+    pub bytes: u64,
+    pub mtime_s: i64,
+    pub mtime_ns: u32,
+    /// Place of the `bytes` in a file of which the shard has no more.
+    #[serde(flatten)]
+    pub range: Option<LineRange>,
+}
+
+/// The place of a range in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineRange {
+    pub range_begin: u64,
+    pub file_bytes: u64,
+}
+
+/// Kinds of entries; a directory is one that holds nothing which is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    File,
+    Link,
+    Directory,
+}
+
+impl Line {
+    pub fn of(path: Vec<u8>, offer: &FileOffer) -> Self {
+        let kind = match offer.kind {
+            FileKind::Directory => Kind::Directory,
+            FileKind::Symlink => Kind::Link,
+            _ => Kind::File,
+        };
+        let bytes = if kind == Kind::File { offer.size_bytes } else { 0 };
+        let (mtime_s, mtime_ns) = (offer.mtime_s, offer.mtime_ns);
+        Self { path: Name(path), kind, bytes, mtime_s, mtime_ns, range: None }
+    }
+}

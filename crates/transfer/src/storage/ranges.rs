@@ -1,0 +1,383 @@
+//! Ranges of one file that several sessions bring, on whatever hosts they run.
+//!
+//! The session that completes the last range gives the file its name.
+//!
+//! All write one temporary, `.NAME.haul-shared`, and each has a journal of its range. The register
+//! `.NAME.haul-ranges` says which ranges are durable and verified. Its locks are the only thing
+//! that the sessions agree by: a lock on the bytes of a range belongs to the session that writes
+//! it, and one byte behind all files, the gate, to the one that reads and changes the register.
+//! SPEC 7.7 says why a name is never given before the last byte is durable, nor twice.
+//!
+//! The steps are written against [`Site`], so that a simulation can stand in for a file system that
+//! loses power and for hosts that die between any two of them.
+
+pub mod register;
+pub mod site;
+#[cfg(test)]
+mod tests;
+
+use register::{Header, REGISTER_BYTES_MAX, Record, Register, State, Whole};
+use std::{
+    fmt, io,
+    ops::Range,
+    time::{Duration, Instant},
+};
+
+/// Place of the gate among the register's locks: behind the last byte of the largest file.
+const GATE: Range<u64> = 1 << 60..(1 << 60) + 1;
+/// All ranges of all files.
+const ALL: Range<u64> = 0..1 << 60;
+/// Time for which the gate is waited for at a range's end: its holder gives a file its name, which
+/// takes a sync.
+const GATE_PATIENCE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+
+/// Directory of the file, as one session sees it.
+pub trait Site {
+    /// An open register: its locks are let go of when it is dropped.
+    type Open;
+
+    /// Opens the register, made when missing where `make` says so.
+    ///
+    /// # Errors
+    /// What open(2) says; AlreadyExists where something else has its name.
+    fn open_register(&self, make: bool) -> io::Result<Self::Open>;
+    /// Whether the register's name is still that of the open one.
+    fn has_its_name(&self, register: &Self::Open) -> bool;
+    /// Locks bytes of the register's lock space; false where another session holds one of them.
+    ///
+    /// # Errors
+    /// If the file system has no such locks.
+    fn lock(&self, register: &Self::Open, bytes: Range<u64>) -> io::Result<bool>;
+    fn unlock(&self, register: &Self::Open, bytes: Range<u64>);
+    /// Reads the register, at most so many bytes.
+    ///
+    /// # Errors
+    /// What read(2) says.
+    fn read(&self, register: &Self::Open, bytes_max: u64) -> io::Result<Vec<u8>>;
+    /// Writes to the register behind its first `at` bytes, cuts it there first, and syncs it.
+    ///
+    /// # Errors
+    /// What the calls say.
+    fn write(&self, register: &Self::Open, at: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Makes the temporary anew, of this size, in the place of any other: its inode.
+    ///
+    /// # Errors
+    /// What the calls say.
+    fn make_temporary(&self, size_bytes: u64) -> io::Result<u64>;
+    /// Size and time of modification of what has the file's name, where that is a file.
+    fn named(&self) -> Option<(u64, i64, u32)>;
+    /// Inode and size of the temporary, where there is one.
+    fn temporary(&self) -> Option<(u64, u64)>;
+    /// Gives the temporary mode, time and the like, and makes them durable.
+    ///
+    /// # Errors
+    /// What the calls say.
+    fn give_attributes(&self) -> io::Result<()>;
+    /// Gives the temporary the file's name.
+    ///
+    /// # Errors
+    /// What rename(2) says.
+    fn rename(&self) -> io::Result<()>;
+    /// Makes the names in the directory durable.
+    ///
+    /// # Errors
+    /// What fsync(2) says.
+    fn sync_names(&self) -> io::Result<()>;
+    fn remove_journal(&self, range_begin: u64);
+    fn remove_temporary(&self);
+    fn remove_register(&self);
+    /// A random number.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn number(&self) -> io::Result<u64>;
+    /// Waits for as long as is between two tries for a lock.
+    fn pause(&self);
+}
+
+/// Reason why a range cannot be brought.
+#[derive(Debug)]
+pub enum Refused {
+    /// A session that lives brings a range that has bytes of this one.
+    Held,
+    /// A session that lives brings a range of a source that is another.
+    OtherSource,
+    /// The file has its name already.
+    There,
+    /// The register has as many records as it may have.
+    Full,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// A range that a session brings, and the change time of the source's inode that it knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    pub bytes: Range<u64>,
+    /// Seconds and nanoseconds; zeros: not known.
+    pub ctime: (i64, u32),
+}
+
+/// The right to bring a range, for as long as it lives.
+pub struct Claim<S: Site> {
+    site: S,
+    open: S::Open,
+    part: Part,
+    /// Header of the register when the range was claimed.
+    pub header: Header,
+    /// Whether the range is durable and verified: nothing of it is to come.
+    pub is_done: bool,
+}
+
+impl<S: Site> fmt::Debug for Claim<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Claim({:?})", self.part)
+    }
+}
+
+/// End of a range that was brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// The file has its name.
+    Named,
+    /// Other ranges are missing.
+    Waiting,
+    /// All ranges are there, and some are of a source whose inode has changed since: each of those
+    /// is to be compared by a session of its own.
+    OutOfStep,
+}
+
+/// Claims a range of a file. `recheck`: what is said to be durable is to be read back.
+///
+/// # Errors
+/// If another session holds it, or the file system does not let it be held.
+pub fn claim<S: Site>(
+    site: S,
+    whole: &Whole,
+    part: Part,
+    (recheck, patience): (bool, Duration),
+) -> Result<Claim<S>, Refused> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let Some(open) = through_gate(&site, deadline)? else { return Err(Refused::Held) };
+        let claimed = claim_at_gate(&site, &open, whole, &part, recheck);
+        site.unlock(&open, GATE);
+        match claimed {
+            Ok((header, is_done)) => return Ok(Claim { site, open, part, header, is_done }),
+            Err(Refused::Held | Refused::OtherSource) if Instant::now() < deadline => {
+                drop(open);
+                site.pause();
+            }
+            Err(refused) => return Err(refused),
+        }
+    }
+}
+
+/// Opens the register and waits for its gate; `None` where it stays locked.
+fn through_gate<S: Site>(site: &S, deadline: Instant) -> io::Result<Option<S::Open>> {
+    loop {
+        let open = site.open_register(true)?;
+        loop {
+            match site.lock(&open, GATE) {
+                Ok(true) => break,
+                Ok(false) if Instant::now() >= deadline => return Ok(None),
+                Ok(false) => site.pause(),
+                // Another host removed it.
+                Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => break,
+                Err(error) => return Err(error),
+            }
+        }
+        // Whoever held the gate may have given the file its name, and removed the register.
+        if site.has_its_name(&open) {
+            return Ok(Some(open));
+        }
+    }
+}
+
+fn claim_at_gate<S: Site>(
+    site: &S,
+    open: &S::Open,
+    whole: &Whole,
+    part: &Part,
+    recheck: bool,
+) -> Result<(Header, bool), Refused> {
+    let there = Register::decode(&site.read(open, REGISTER_BYTES_MAX)?);
+    let register = match there {
+        Some(register) if is_of(site, &register, whole, part.ctime) => register,
+        there => {
+            // Whoever gave it its name died before it could tidy up.
+            if site.named() == Some((whole.size_bytes, whole.mtime_s, whole.mtime_ns)) {
+                return Err(Refused::There);
+            }
+            // Nobody may be writing to what is taken away.
+            if !site.lock(open, ALL)? {
+                return Err(Refused::OtherSource);
+            }
+            site.unlock(open, ALL);
+            begin_anew(site, open, whole, there)?
+        }
+    };
+    if !site.lock(open, part.bytes.clone())? {
+        return Err(Refused::Held);
+    }
+    let was_done = register.covers(&part.bytes, Some(part.ctime));
+    let is_done = was_done && !recheck;
+    let at = register.whole_bytes;
+    // Room for the end of each range that was begun.
+    if !is_done && at >= REGISTER_BYTES_MAX / 2 {
+        return Err(Refused::Full);
+    }
+    let state = match is_done {
+        true => return Ok((register.header, true)),
+        // What is written again is not durable until that is said again.
+        false if register.touches(&part.bytes) => State::Reopened,
+        false if !register.says(State::Begun, &part.bytes) => State::Begun,
+        false => return Ok((register.header, false)),
+    };
+    let record = Record { state, range: part.bytes.clone(), ctime: part.ctime };
+    site.write(open, at, &register.header.record(&record))?;
+    Ok((register.header, is_done))
+}
+
+/// Whether the register speaks of this file, and of the temporary that is there.
+fn is_of<S: Site>(site: &S, register: &Register, whole: &Whole, ctime: (i64, u32)) -> bool {
+    let there = site.temporary();
+    let is_there = there == Some((register.header.temporary, whole.size_bytes));
+    register.header.whole.is_same(whole, ctime) && is_there
+}
+
+fn begin_anew<S: Site>(
+    site: &S,
+    open: &S::Open,
+    whole: &Whole,
+    before: Option<Register>,
+) -> io::Result<Register> {
+    // What it said must not be said of another temporary.
+    site.write(open, 0, &[])?;
+    for begin in before.iter().flat_map(Register::begun) {
+        site.remove_journal(begin);
+    }
+    let temporary = site.make_temporary(whole.size_bytes)?;
+    let header = Header { whole: *whole, temporary, number: site.number()? };
+    site.write(open, 0, &header.encode())?;
+    Ok(Register::new(header))
+}
+
+impl<S: Site> Claim<S> {
+    pub fn site(&self) -> &S {
+        &self.site
+    }
+
+    /// Ends a range of which every byte is verified and durable: says so, and gives the file its
+    /// name if it was the last one. The range is let go of.
+    ///
+    /// # Errors
+    /// If the register was taken away, or a call fails: then nothing was promised.
+    pub fn finish(&self) -> io::Result<Finished> {
+        let begun = Instant::now();
+        while !self.site.lock(&self.open, GATE)? {
+            if begun.elapsed() > GATE_PATIENCE {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "its register stays locked"));
+            }
+            self.site.pause();
+        }
+        let finished = self.finish_at_gate();
+        self.site.unlock(&self.open, self.part.bytes.clone());
+        self.site.unlock(&self.open, GATE);
+        finished
+    }
+
+    fn finish_at_gate(&self) -> io::Result<Finished> {
+        let Self { site, open, part: Part { bytes, ctime }, .. } = self;
+        let gone = || io::Error::new(io::ErrorKind::NotFound, "somebody took its register away");
+        if !site.has_its_name(open) {
+            return Err(gone());
+        }
+        let mut register =
+            Register::decode(&site.read(open, REGISTER_BYTES_MAX)?).ok_or_else(gone)?;
+        if register.header != self.header || !is_of(site, &register, &self.header.whole, *ctime) {
+            return Err(gone());
+        }
+        if !register.has_room(REGISTER_BYTES_MAX) {
+            return Err(io::Error::other("its register is full"));
+        }
+        if !register.covers(bytes, Some(*ctime)) {
+            let record = Record { state: State::Done, range: bytes.clone(), ctime: *ctime };
+            site.write(open, register.whole_bytes, &register.header.record(&record))?;
+            register.push(record);
+        }
+        // The names of register and temporary, before anybody relies on what they hold.
+        site.sync_names()?;
+        if !register.is_complete(None) {
+            return Ok(Finished::Waiting);
+        }
+        if !register.is_complete(Some(*ctime)) {
+            return Ok(Finished::OutOfStep);
+        }
+        site.give_attributes()?;
+        site.rename()?;
+        tidy(site, &register)?;
+        Ok(Finished::Named)
+    }
+
+    /// Gives the range up. Where nothing of the file is durable and nobody else is at it, what is
+    /// there of it goes.
+    pub fn give_up(&self) {
+        let Self { site, open, part, .. } = self;
+        let range = part.bytes.clone();
+        site.unlock(open, range.clone());
+        if matches!(site.lock(open, GATE), Ok(true)) {
+            if site.has_its_name(open)
+                && matches!(site.lock(open, ALL), Ok(true))
+                && let Ok(bytes) = site.read(open, REGISTER_BYTES_MAX)
+                && let Some(register) = Register::decode(&bytes)
+                && register.header == self.header
+                && register.is_empty()
+                && register.begun().iter().all(|begin| *begin == range.start)
+            {
+                let _ = tidy(site, &register);
+            }
+            site.unlock(open, ALL);
+            site.unlock(open, GATE);
+        }
+    }
+}
+
+/// Removes what is not needed any more. The register goes when the name is durable and the others
+/// are gone for certain: a crash may keep its removal alone, and it says which there were.
+///
+/// # Errors
+/// If the directory cannot be synced: then the register stays.
+fn tidy<S: Site>(site: &S, register: &Register) -> io::Result<()> {
+    for begin in register.begun() {
+        site.remove_journal(begin);
+    }
+    site.remove_temporary();
+    site.sync_names()?;
+    site.remove_register();
+    Ok(())
+}
+
+/// Removes what is left beside a file that has its name, unless a session is at it.
+pub fn remove_left<S: Site>(site: &S) {
+    let Ok(open) = site.open_register(false) else { return };
+    let is_locked =
+        matches!(site.lock(&open, GATE), Ok(true)) && matches!(site.lock(&open, ALL), Ok(true));
+    if !is_locked || !site.has_its_name(&open) {
+        return;
+    }
+    let bytes = site.read(&open, REGISTER_BYTES_MAX).unwrap_or_default();
+    let register = Register::decode(&bytes).unwrap_or_default();
+    let Whole { size_bytes, mtime_s, mtime_ns, .. } = register.header.whole;
+    // Ranges of another state of the file are somebody's who goes on with them.
+    let is_its_own = site.named() == Some((size_bytes, mtime_s, mtime_ns));
+    if is_its_own || register == Register::default() {
+        let _ = tidy(site, &register);
+    }
+}

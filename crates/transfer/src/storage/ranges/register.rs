@@ -1,0 +1,354 @@
+//! Register of a file that several sessions bring in ranges: the bytes of `.NAME.haul-ranges`.
+//!
+//! A header says which file it is and into which temporary it comes; a record says that a range was
+//! begun, or that it is durable and verified. Header and records carry a CRC-32C, and records the
+//! header's random number, so that a torn tail, and what a run before has left, is never believed.
+
+use std::ops::Range;
+
+const MAGIC: [u8; 8] = *b"haul-rg1";
+const HEADER_BYTES: usize = 96;
+const RECORD_BYTES: usize = 36;
+/// Most bytes of a register, and so most records of a file.
+pub const REGISTER_BYTES_MAX: u64 = (HEADER_BYTES + 65_536 * RECORD_BYTES) as u64;
+
+/// The file that ranges are of: another size, time, inode or name is another file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Whole {
+    /// Length of the source.
+    pub size_bytes: u64,
+    /// Modification time of the source, in seconds since 1970.
+    pub mtime_s: i64,
+    /// Nanoseconds of the modification time.
+    pub mtime_ns: u32,
+    /// Inode of the source.
+    pub source_inode: u64,
+    /// Device of the source.
+    pub source_device: u64,
+    /// The first half of the SHA-256 of the target's name in its directory.
+    pub name_hash: [u8; 16],
+}
+
+/// First part of a register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// The file that ranges are of.
+    pub whole: Whole,
+    /// Inode of the temporary.
+    pub temporary: u64,
+    /// Number that binds records and journals to this header.
+    pub number: u64,
+}
+
+/// State of a range, as a record says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The range has a journal from now on.
+    Begun = 1,
+    /// The range is durable and verified.
+    Done = 2,
+    /// The range is not believed any more: it is to be read back.
+    Reopened = 3,
+}
+
+/// A record: what is said of a range, and the change time of the source's inode at that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// State of the range from this record on.
+    pub state: State,
+    /// Bytes of the file.
+    pub range: Range<u64>,
+    /// Seconds and nanoseconds; zeros: not known.
+    pub ctime: (i64, u32),
+}
+
+impl Record {
+    /// Whether the source was the same inode, unchanged, as far as the change times tell.
+    fn agrees(&self, ctime: (i64, u32)) -> bool {
+        self.ctime == ctime || self.ctime == (0, 0) || ctime == (0, 0)
+    }
+}
+
+/// Contents of a register.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Register {
+    /// First part of the register.
+    pub header: Header,
+    records: Vec<Record>,
+    /// Bytes that are whole: header and records.
+    pub whole_bytes: u64,
+}
+
+impl Whole {
+    /// Whether this is the same file. Hosts number devices each for itself, so that counts only
+    /// where no change time tells another source.
+    #[must_use]
+    pub fn is_same(&self, other: &Self, ctime: (i64, u32)) -> bool {
+        let source_device = if ctime == (0, 0) { self.source_device } else { other.source_device };
+        Self { source_device, ..*self } == Self { source_device: other.source_device, ..*other }
+    }
+}
+
+impl Register {
+    /// A register that says nothing of any range.
+    #[must_use]
+    pub fn new(header: Header) -> Self {
+        Self { header, records: Vec::new(), whole_bytes: HEADER_BYTES as u64 }
+    }
+
+    /// Reads a register; `None` where its header is not whole.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (head, mut rest) = bytes.split_at_checked(HEADER_BYTES)?;
+        let header = Header {
+            whole: Whole {
+                size_bytes: u64_at(head, 8),
+                mtime_s: u64_at(head, 16).cast_signed(),
+                mtime_ns: u32_at(head, 24),
+                source_inode: u64_at(head, 32),
+                source_device: u64_at(head, 40),
+                name_hash: head[48..64].try_into().expect("sixteen bytes"),
+            },
+            temporary: u64_at(head, 64),
+            number: u64_at(head, 72),
+        };
+        if header.encode() != head {
+            return None;
+        }
+        let (mut records, mut whole_bytes) = (Vec::new(), HEADER_BYTES as u64);
+        while let Some((record, behind)) = rest.split_at_checked(RECORD_BYTES) {
+            let state = match u32_at(record, 0) {
+                1 => State::Begun,
+                2 => State::Done,
+                3 => State::Reopened,
+                _ => break,
+            };
+            let range = u64_at(record, 4)..u64_at(record, 12);
+            let is_within = range.start < range.end && range.end <= header.whole.size_bytes;
+            let ctime = (u64_at(record, 20).cast_signed(), u32_at(record, 28));
+            let said = Record { state, range, ctime };
+            if !is_within || header.record(&said) != record {
+                break;
+            }
+            records.push(said);
+            whole_bytes += RECORD_BYTES as u64;
+            rest = behind;
+        }
+        Some(Self { header, records, whole_bytes })
+    }
+
+    /// Whether every byte of the range is durable and verified, by whichever ranges brought it from
+    /// a source of this change time. `None`: of whichever.
+    #[must_use]
+    pub fn covers(&self, range: &Range<u64>, ctime: Option<(i64, u32)>) -> bool {
+        let mut at = range.start;
+        for part in &self.done(ctime) {
+            if part.start > at {
+                break;
+            }
+            at = at.max(part.end);
+        }
+        at >= range.end
+    }
+
+    /// Whether all of the file is durable and verified, as [`Register::covers`] says.
+    #[must_use]
+    pub fn is_complete(&self, ctime: Option<(i64, u32)>) -> bool {
+        self.covers(&(0..self.header.whole.size_bytes), ctime)
+    }
+
+    /// Whether nothing of the file is durable.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.done(None).is_empty()
+    }
+
+    /// Whether some byte of the range is durable, of a source of whichever change time.
+    #[must_use]
+    pub fn touches(&self, range: &Range<u64>) -> bool {
+        self.done(None).iter().any(|done| done.start < range.end && range.start < done.end)
+    }
+
+    /// Whether another record has room.
+    #[must_use]
+    pub fn has_room(&self, bytes_max: u64) -> bool {
+        self.whole_bytes + RECORD_BYTES as u64 <= bytes_max
+    }
+
+    /// Ranges that are done, by where they begin.
+    fn done(&self, ctime: Option<(i64, u32)>) -> Vec<Range<u64>> {
+        let mut done: Vec<(Range<u64>, &Record)> = Vec::new();
+        for record in &self.records {
+            let range = &record.range;
+            match record.state {
+                State::Begun => {}
+                State::Done => done.push((range.clone(), record)),
+                State::Reopened => {
+                    let cut = |(it, said): (Range<u64>, _)| {
+                        let before = it.start..it.end.min(range.start);
+                        let behind = it.start.max(range.end)..it.end;
+                        [before, behind].map(|part| (part, said))
+                    };
+                    done = done.into_iter().flat_map(cut).collect();
+                    done.retain(|(part, _)| part.start < part.end);
+                }
+            }
+        }
+        done.retain(|(_, record)| ctime.is_none_or(|ctime| record.agrees(ctime)));
+        let mut done: Vec<Range<u64>> = done.into_iter().map(|(range, _)| range).collect();
+        done.sort_unstable_by_key(|range| range.start);
+        done
+    }
+
+    /// Begins of all ranges that may have a journal, each once.
+    #[must_use]
+    pub fn begun(&self) -> Vec<u64> {
+        let mut begun: Vec<u64> = self.records.iter().map(|record| record.range.start).collect();
+        begun.sort_unstable();
+        begun.dedup();
+        begun
+    }
+
+    /// Whether a record says this already.
+    #[must_use]
+    pub fn says(&self, state: State, range: &Range<u64>) -> bool {
+        self.records.iter().any(|record| record.state == state && record.range == *range)
+    }
+
+    /// Takes in a record that was written behind the others.
+    pub fn push(&mut self, record: Record) {
+        self.records.push(record);
+        self.whole_bytes += RECORD_BYTES as u64;
+    }
+}
+
+impl Header {
+    /// Bytes of a header.
+    #[must_use]
+    pub fn encode(&self) -> [u8; HEADER_BYTES] {
+        let Self { whole, temporary, number } = self;
+        let mut bytes = [0; HEADER_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&whole.size_bytes.to_le_bytes());
+        bytes[16..24].copy_from_slice(&whole.mtime_s.to_le_bytes());
+        bytes[24..28].copy_from_slice(&whole.mtime_ns.to_le_bytes());
+        bytes[32..40].copy_from_slice(&whole.source_inode.to_le_bytes());
+        bytes[40..48].copy_from_slice(&whole.source_device.to_le_bytes());
+        bytes[48..64].copy_from_slice(&whole.name_hash);
+        bytes[64..72].copy_from_slice(&temporary.to_le_bytes());
+        bytes[72..80].copy_from_slice(&number.to_le_bytes());
+        let crc = crc_fast::crc32_iscsi(&bytes[..HEADER_BYTES - 4]);
+        bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Bytes of a record behind this header.
+    #[must_use]
+    pub fn record(&self, record: &Record) -> [u8; RECORD_BYTES] {
+        let Record { state, range, ctime } = record;
+        let mut bytes = [0; RECORD_BYTES];
+        bytes[..4].copy_from_slice(&(*state as u32).to_le_bytes());
+        bytes[4..12].copy_from_slice(&range.start.to_le_bytes());
+        bytes[12..20].copy_from_slice(&range.end.to_le_bytes());
+        bytes[20..28].copy_from_slice(&ctime.0.to_le_bytes());
+        bytes[28..32].copy_from_slice(&ctime.1.to_le_bytes());
+        let mut covered = bytes[..32].to_vec();
+        covered.extend_from_slice(&self.number.to_le_bytes());
+        let crc = crc_fast::crc32_iscsi(&covered);
+        bytes[32..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header() -> Header {
+        let whole = Whole { size_bytes: 1000, mtime_s: -5, name_hash: [7; 16], ..Whole::default() };
+        Header { whole, temporary: 9, number: 77 }
+    }
+
+    fn record(state: State, range: Range<u64>) -> Record {
+        Record { state, range, ctime: (3, 0) }
+    }
+
+    fn bytes(records: &[Record]) -> Vec<u8> {
+        let mut bytes = header().encode().to_vec();
+        for record in records {
+            bytes.extend_from_slice(&header().record(record));
+        }
+        bytes
+    }
+
+    #[test]
+    fn ranges_that_touch_or_overlap_cover_what_is_within_them_until_one_is_reopened() {
+        use State::{Begun, Done, Reopened};
+        let mut said = vec![record(Begun, 0..400), record(Done, 300..700), record(Done, 0..300)];
+        let read = |said: &[_]| Register::decode(&bytes(said)).unwrap();
+        let register = read(&said);
+        assert!(register.covers(&(0..700), None) && register.covers(&(299..301), None));
+        assert!(!register.covers(&(0..701), None) && !register.is_complete(None));
+        assert_eq!(register.begun(), [0, 300]);
+        assert!(register.says(Begun, &(0..400)) && !register.says(Done, &(0..400)));
+        said.push(record(Done, 700..1000));
+        assert!(read(&said).is_complete(None));
+        said.push(record(Reopened, 0..300));
+        let register = read(&said);
+        assert!(!register.is_complete(None) && register.covers(&(300..1000), None));
+        assert!(!register.touches(&(0..300)) && register.touches(&(0..301)));
+        let part = [&said[..], &[record(Reopened, 400..500)]].concat();
+        let register = read(&part);
+        assert!(register.covers(&(300..400), None) && register.covers(&(500..700), None));
+        assert!(!register.touches(&(400..500)));
+        said.push(record(Done, 0..300));
+        assert!(read(&said).is_complete(None) && !read(&said).is_empty());
+        assert!(read(&said[..1]).is_empty());
+        let mut pushed = read(&said[..1]);
+        pushed.push(record(Done, 300..700));
+        assert_eq!(pushed, read(&said[..2]));
+    }
+
+    #[test]
+    fn ranges_of_a_source_that_changed_between_them_make_no_whole_file() {
+        let of = |ctime, range| Record { state: State::Done, range, ctime };
+        let mut said = vec![of((3, 0), 0..500), of((4, 0), 500..1000)];
+        let register = Register::decode(&bytes(&said)).unwrap();
+        assert!(register.is_complete(None) && register.is_complete(Some((0, 0))));
+        assert!(!register.is_complete(Some((3, 0))) && !register.is_complete(Some((4, 0))));
+        said.push(of((4, 0), 0..500));
+        let register = Register::decode(&bytes(&said)).unwrap();
+        assert!(register.is_complete(Some((4, 0))), "it was compared, and said anew");
+    }
+
+    #[test]
+    fn a_register_that_was_cut_or_flipped_says_no_more_than_it_did() {
+        let said = [record(State::Done, 0..500), record(State::Done, 500..1000)];
+        let whole = bytes(&said);
+        for cut in 0..whole.len() {
+            let read = Register::decode(&whole[..cut]);
+            let records = cut.saturating_sub(HEADER_BYTES) / RECORD_BYTES;
+            assert_eq!(read.is_some(), cut >= HEADER_BYTES, "{cut}");
+            assert!(read.is_none_or(|read| read.records == said[..records]), "{cut}");
+        }
+        for bit in 0..whole.len() * 8 {
+            let mut flipped = whole.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            let read = Register::decode(&flipped);
+            assert!(read.is_none_or(|read| !read.is_complete(None)), "bit {bit}");
+        }
+        let mut other = bytes(&said[..1]);
+        let foreign = Header { number: 78, ..header() };
+        other.extend_from_slice(&foreign.record(&said[1]));
+        let read = Register::decode(&other).unwrap();
+        assert!(!read.is_complete(None), "a record of another header");
+    }
+}

@@ -1,0 +1,605 @@
+//! Simulation of sessions that bring one file in ranges. They are scheduled by a seed, die at any
+//! step, and their file system loses power and keeps what it likes of what was not synced.
+
+use super::*;
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    sync::{Arc, Condvar, Mutex, MutexGuard},
+    thread,
+};
+
+const RANGES: usize = 4;
+const RANGE_BYTES: u64 = 1 << 20;
+const FILE_BYTES: u64 = RANGES as u64 * RANGE_BYTES;
+const WHOLE: Whole = Whole {
+    size_bytes: FILE_BYTES,
+    mtime_s: 5,
+    mtime_ns: 0,
+    source_inode: 7,
+    source_device: 1,
+    name_hash: [3; 16],
+};
+/// Page that holds the bytes of the source.
+const GOOD: u8 = 1;
+/// Page that holds others, which came damaged or in part.
+const BAD: u8 = 2;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Entry {
+    Register,
+    Temporary,
+    Name,
+    Journal(u64),
+}
+
+/// A change of the directory that is not synced.
+#[derive(Clone, Copy, Debug)]
+enum Change {
+    Set(Entry, u64),
+    Remove(Entry),
+    Rename,
+}
+
+#[derive(Clone, Default)]
+struct Names(BTreeMap<Entry, u64>);
+
+impl Names {
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Set(entry, inode) => drop(self.0.insert(entry, inode)),
+            Change::Remove(entry) => drop(self.0.remove(&entry)),
+            Change::Rename => {
+                if let Some(inode) = self.0.remove(&Entry::Temporary) {
+                    self.0.insert(Entry::Name, inode);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Inode {
+    bytes: Vec<u8>,
+    synced: Vec<u8>,
+}
+
+/// Random numbers of a seed (xorshift64*, Vigna 2016).
+struct Chance(u64);
+
+impl Chance {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 8
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.next().is_multiple_of(n)
+    }
+}
+
+/// Faults of a run.
+#[derive(Clone, Copy, Debug)]
+struct Faults {
+    /// A session dies at one in so many steps; 0: at none.
+    kills: u64,
+    /// At this step the power goes.
+    cut_at: Option<u64>,
+    /// At this step the session that runs dies.
+    kill_at: Option<u64>,
+}
+
+struct World {
+    chance: Chance,
+    faults: Faults,
+    step: u64,
+    boot: u64,
+    running: usize,
+    alive: Vec<bool>,
+    names: Names,
+    synced_names: Names,
+    unsynced: Vec<Change>,
+    inodes: BTreeMap<u64, Inode>,
+    next: u64,
+    /// Locks: the open register, the node, the bytes.
+    locks: Vec<(u64, usize, Range<u64>)>,
+    /// Ranges that were told as durable.
+    settled: BTreeSet<usize>,
+    /// Journals: the number of the register's header, and the boot in which they were written.
+    journals: BTreeMap<u64, (u64, u64)>,
+    renames: u32,
+}
+
+struct Killed;
+
+#[derive(Clone)]
+struct Node {
+    number: usize,
+    world: Arc<(Mutex<World>, Condvar)>,
+    boot: Cell<u64>,
+    /// Runs that follow the first that ends well.
+    runs: Cell<u32>,
+}
+
+impl World {
+    fn choose(&mut self) {
+        let alive: Vec<usize> = (0..self.alive.len()).filter(|node| self.alive[*node]).collect();
+        if !alive.is_empty() {
+            self.running = alive[self.chance.next() as usize % alive.len()];
+        }
+    }
+
+    fn cut_power(&mut self) {
+        self.boot += 1;
+        self.locks.clear();
+        let unsynced = std::mem::take(&mut self.unsynced);
+        let kept: Vec<Change> = unsynced.into_iter().filter(|_| self.chance.one_in(2)).collect();
+        kept.into_iter().for_each(|change| self.synced_names.apply(change));
+        self.names = self.synced_names.clone();
+        for inode in self.inodes.values_mut() {
+            if self.chance.one_in(2) {
+                inode.bytes = inode.synced.clone();
+            } else {
+                // Some of what was written, and of a register perhaps a part of a record.
+                let keep = self.chance.next() as usize % (inode.bytes.len() + 1);
+                inode.synced.resize(inode.bytes.len().max(inode.synced.len()), 0);
+                let keep = keep.max(inode.synced.len().min(keep));
+                inode.synced[..keep].copy_from_slice(&inode.bytes[..keep]);
+                inode.bytes = inode.synced.clone();
+            }
+            inode.synced = inode.bytes.clone();
+        }
+        self.check_name("after the power was cut");
+    }
+
+    /// Checks that what has the file's name is the file.
+    fn check_name(&self, when: &str) {
+        let Some(inode) = self.names.0.get(&Entry::Name) else { return };
+        let pages = &self.inodes[inode];
+        assert_eq!(pages.bytes, [GOOD; RANGES], "{when}, at step {}", self.step);
+        assert_eq!(pages.synced, [GOOD; RANGES], "{when}, at step {}", self.step);
+    }
+
+    fn change(&mut self, change: Change) {
+        // To remove what is not there changes nothing, on the disk either.
+        if let Change::Remove(entry) = change
+            && !self.names.0.contains_key(&entry)
+        {
+            return;
+        }
+        self.names.apply(change);
+        self.unsynced.push(change);
+    }
+
+    fn inode(&mut self, bytes: Vec<u8>) -> u64 {
+        self.next += 1;
+        let synced = Vec::new();
+        self.inodes.insert(self.next, Inode { bytes, synced });
+        self.next
+    }
+}
+
+impl Node {
+    /// Waits for the node's turn; the node may die here.
+    fn step(&self) -> MutexGuard<'_, World> {
+        let (world, turn) = &*self.world;
+        let mut world = world.lock().unwrap();
+        // Whoever runs until its next step is the one that hands over.
+        if world.running == self.number {
+            world.choose();
+            turn.notify_all();
+        }
+        while world.running != self.number {
+            world = turn.wait(world).unwrap();
+        }
+        world.step += 1;
+        let step = world.step;
+        if world.faults.cut_at == Some(step) {
+            world.cut_power();
+        }
+        let kills = world.faults.kills;
+        let dies = (kills > 0 && world.chance.one_in(kills)) || world.faults.kill_at == Some(step);
+        if dies || world.boot != self.boot.get() {
+            let number = self.number;
+            world.locks.retain(|(_, node, _)| *node != number);
+            drop(world);
+            resume_unwind(Box::new(Killed));
+        }
+        world
+    }
+
+    fn write(&self, claim: &Claim<Node>, page: u8) {
+        let mut world = self.step();
+        let inode = world.names.0[&Entry::Temporary];
+        assert!(!world.settled.contains(&self.number), "a settled range is written again");
+        let bytes = &claim.part.bytes;
+        let holds =
+            |(_, node, locked): &(u64, usize, Range<u64>)| *node == self.number && locked == bytes;
+        assert!(world.locks.iter().any(holds), "without its lock");
+        world.inodes.get_mut(&inode).unwrap().bytes[self.number] = page;
+    }
+
+    fn run(&self) {
+        loop {
+            self.boot.set(self.world.0.lock().unwrap().boot);
+            match catch_unwind(AssertUnwindSafe(|| self.attempt())) {
+                // Now and then the same shard is run once more.
+                Ok(true) if self.runs.get() > 0 => self.runs.set(self.runs.get() - 1),
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(cause) if cause.is::<Killed>() => {}
+                Err(cause) => {
+                    self.end();
+                    resume_unwind(cause);
+                }
+            }
+        }
+        self.end();
+    }
+
+    fn end(&self) {
+        let mut world = self.world.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let number = self.number;
+        world.alive[number] = false;
+        world.locks.retain(|(_, node, _)| *node != number);
+        world.choose();
+        self.world.1.notify_all();
+    }
+
+    fn is_there(&self) -> bool {
+        self.step().names.0.contains_key(&Entry::Name)
+    }
+
+    /// Does what a session does of its range; true once it is settled.
+    fn attempt(&self) -> bool {
+        if self.is_there() {
+            remove_left(self);
+            return true;
+        }
+        let begin = self.number as u64 * RANGE_BYTES;
+        let part = Part { bytes: begin..begin + RANGE_BYTES, ctime: (1, 1) };
+        let claim = match claim(self.clone(), &WHOLE, part, (false, Duration::ZERO)) {
+            Ok(claim) => claim,
+            Err(Refused::There) => {
+                remove_left(self);
+                return true;
+            }
+            Err(_) => return false,
+        };
+        if self.is_there() {
+            claim.give_up();
+            return true;
+        }
+        if !claim.is_done {
+            self.bring(&claim, begin);
+        }
+        let Ok(finished) = claim.finish() else { return false };
+        assert_ne!(finished, Finished::OutOfStep);
+        let mut world = self.step();
+        world.settled.insert(self.number);
+        true
+    }
+
+    fn bring(&self, claim: &Claim<Node>, begin: u64) {
+        let journaled = {
+            let world = self.step();
+            let number = claim.header.number;
+            world.journals.get(&begin).is_some_and(|journal| *journal == (number, world.boot))
+        };
+        if !journaled {
+            self.write(claim, BAD);
+            self.write(claim, GOOD);
+        }
+        let mut world = self.step();
+        let inode = world.names.0[&Entry::Temporary];
+        let inode = world.inodes.get_mut(&inode).unwrap();
+        inode.synced.resize(RANGES, 0);
+        inode.synced[self.number] = inode.bytes[self.number];
+        let journal = (claim.header.number, world.boot);
+        world.journals.insert(begin, journal);
+        world.change(Change::Set(Entry::Journal(begin), 0));
+    }
+}
+
+/// An open register: its number, and its inode.
+struct Open {
+    node: Node,
+    open: u64,
+    inode: u64,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut world = self.node.world.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let open = self.open;
+        world.locks.retain(|(of, ..)| *of != open);
+    }
+}
+
+impl Site for Node {
+    type Open = Open;
+
+    fn open_register(&self, make: bool) -> io::Result<Open> {
+        let mut world = self.step();
+        let inode = match world.names.0.get(&Entry::Register) {
+            Some(inode) => *inode,
+            None if make => {
+                let inode = world.inode(Vec::new());
+                world.change(Change::Set(Entry::Register, inode));
+                inode
+            }
+            None => return Err(io::ErrorKind::NotFound.into()),
+        };
+        world.next += 1;
+        Ok(Open { node: self.clone(), open: world.next, inode })
+    }
+
+    fn has_its_name(&self, register: &Open) -> bool {
+        self.step().names.0.get(&Entry::Register) == Some(&register.inode)
+    }
+
+    fn lock(&self, register: &Open, bytes: Range<u64>) -> io::Result<bool> {
+        let mut world = self.step();
+        let (open, inode) = (register.open, register.inode);
+        let _ = inode;
+        let clashes = |(of, _, locked): &(u64, usize, Range<u64>)| {
+            *of != open && locked.start < bytes.end && bytes.start < locked.end
+        };
+        if world.locks.iter().any(clashes) {
+            return Ok(false);
+        }
+        world.locks.push((open, self.number, bytes));
+        Ok(true)
+    }
+
+    fn unlock(&self, register: &Open, bytes: Range<u64>) {
+        let open = register.open;
+        self.step().locks.retain(|(of, _, locked)| {
+            *of != open || locked.end <= bytes.start || bytes.end <= locked.start
+        });
+    }
+
+    fn read(&self, register: &Open, _: u64) -> io::Result<Vec<u8>> {
+        Ok(self.step().inodes[&register.inode].bytes.clone())
+    }
+
+    fn write(&self, register: &Open, at: u64, bytes: &[u8]) -> io::Result<()> {
+        {
+            let mut world = self.step();
+            let inode = world.inodes.get_mut(&register.inode).unwrap();
+            inode.bytes.truncate(at as usize);
+            inode.bytes.extend_from_slice(bytes);
+        }
+        let mut world = self.step();
+        let inode = world.inodes.get_mut(&register.inode).unwrap();
+        inode.synced = inode.bytes.clone();
+        Ok(())
+    }
+
+    fn make_temporary(&self, _: u64) -> io::Result<u64> {
+        let mut world = self.step();
+        assert!(world.settled.is_empty(), "what was settled is thrown away");
+        world.change(Change::Remove(Entry::Temporary));
+        let inode = world.inode(vec![0; RANGES]);
+        world.inodes.get_mut(&inode).unwrap().synced = vec![0; RANGES];
+        world.change(Change::Set(Entry::Temporary, inode));
+        Ok(inode)
+    }
+
+    fn named(&self) -> Option<(u64, i64, u32)> {
+        self.is_there().then_some((FILE_BYTES, WHOLE.mtime_s, WHOLE.mtime_ns))
+    }
+
+    fn temporary(&self) -> Option<(u64, u64)> {
+        Some((*self.step().names.0.get(&Entry::Temporary)?, FILE_BYTES))
+    }
+
+    fn give_attributes(&self) -> io::Result<()> {
+        drop(self.step());
+        Ok(())
+    }
+
+    fn rename(&self) -> io::Result<()> {
+        let mut world = self.step();
+        if !world.names.0.contains_key(&Entry::Temporary) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        assert!(!world.names.0.contains_key(&Entry::Name), "a name is given twice");
+        world.change(Change::Rename);
+        world.renames += 1;
+        world.check_name("when it was named");
+        Ok(())
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        let mut world = self.step();
+        world.synced_names = world.names.clone();
+        world.unsynced.clear();
+        Ok(())
+    }
+
+    fn remove_journal(&self, range_begin: u64) {
+        let mut world = self.step();
+        world.change(Change::Remove(Entry::Journal(range_begin)));
+    }
+
+    fn remove_temporary(&self) {
+        self.step().change(Change::Remove(Entry::Temporary));
+    }
+
+    fn remove_register(&self) {
+        self.step().change(Change::Remove(Entry::Register));
+    }
+
+    fn number(&self) -> io::Result<u64> {
+        Ok(self.step().chance.next())
+    }
+
+    fn pause(&self) {
+        drop(self.step());
+    }
+}
+
+/// Runs all sessions to their end, and gives the number of steps.
+fn run(seed: u64, faults: Faults) -> u64 {
+    let world = World {
+        chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+        faults,
+        step: 0,
+        boot: 1,
+        running: 0,
+        alive: vec![true; RANGES],
+        names: Names::default(),
+        synced_names: Names::default(),
+        unsynced: Vec::new(),
+        inodes: BTreeMap::new(),
+        next: 0,
+        locks: Vec::new(),
+        settled: BTreeSet::new(),
+        journals: BTreeMap::new(),
+        renames: 0,
+    };
+    let world = Arc::new((Mutex::new(world), Condvar::new()));
+    let node = |number: usize| {
+        let runs = Cell::new((seed as u32 + number as u32) % 3);
+        Node { number, world: world.clone(), boot: Cell::new(1), runs }
+    };
+    let threads: Vec<_> = (0..RANGES)
+        .map(|number| {
+            let node = node(number);
+            thread::spawn(move || node.run())
+        })
+        .collect();
+    for thread in threads {
+        assert!(thread.join().is_ok(), "seed {seed}, {faults:?}");
+    }
+    // A run once more tidies up what a death at the end left.
+    {
+        let mut world = world.0.lock().unwrap();
+        world.alive[0] = true;
+        world.running = 0;
+        world.faults = Faults { kills: 0, cut_at: None, kill_at: None };
+    }
+    node(0).run();
+    let world = world.0.lock().unwrap();
+    world.check_name("at the end");
+    let left: Vec<&Entry> = world.names.0.keys().collect();
+    assert_eq!(left, [&Entry::Name], "seed {seed}, {faults:?}");
+    if faults.cut_at.is_none() {
+        assert_eq!(world.renames, 1, "seed {seed}, {faults:?}");
+    }
+    world.step
+}
+
+const NONE: Faults = Faults { kills: 0, cut_at: None, kill_at: None };
+
+#[test]
+fn a_file_gets_its_name_once_whichever_session_dies_at_whichever_step() {
+    for seed in 1..4 {
+        let steps = run(seed, NONE);
+        for step in 1..steps + 20 {
+            run(seed, Faults { kill_at: Some(step), ..NONE });
+        }
+    }
+}
+
+#[test]
+fn a_file_gets_its_name_whenever_the_power_goes() {
+    for seed in 11..15 {
+        let steps = run(seed, NONE);
+        for step in 1..steps + 20 {
+            run(seed, Faults { cut_at: Some(step), ..NONE });
+        }
+    }
+}
+
+#[test]
+fn a_file_gets_its_name_though_sessions_die_all_the_time() {
+    for seed in 100..400 {
+        run(seed, Faults { kills: 12 + seed % 50, cut_at: Some(seed % 170), ..NONE });
+    }
+}
+
+/// A directory with what sessions on real files need, and a file of two ranges.
+fn real() -> (tempfile::TempDir, impl Fn() -> site::Directory, Whole) {
+    let place = tempfile::tempdir().unwrap();
+    let opened = Arc::new(std::os::fd::OwnedFd::from(std::fs::File::open(&place).unwrap()));
+    let site = move || site::Directory::of(opened.clone(), b"x");
+    (place, site, Whole { size_bytes: 200, ..WHOLE })
+}
+
+fn claimed(
+    site: site::Directory,
+    whole: &Whole,
+    bytes: Range<u64>,
+    ctime: i64,
+) -> Result<Claim<site::Directory>, Refused> {
+    claim(site, whole, Part { bytes, ctime: (ctime, 0) }, (false, Duration::ZERO))
+}
+
+#[test]
+fn a_range_that_is_written_again_is_no_part_of_a_whole_file_meanwhile() {
+    let (place, site, whole) = real();
+    assert_eq!(claimed(site(), &whole, 0..100, 1).unwrap().finish().unwrap(), Finished::Waiting);
+    let second = claimed(site(), &whole, 100..200, 1).unwrap();
+    // Its source has changed, and it is brought anew.
+    let again = claimed(site(), &whole, 0..100, 2).unwrap();
+    assert!(!again.is_done);
+    assert_eq!(second.finish().unwrap(), Finished::Waiting);
+    assert_eq!(again.finish().unwrap(), Finished::OutOfStep);
+    let second = claimed(site(), &whole, 100..200, 2).unwrap();
+    assert!(!second.is_done && !place.path().join("x").exists());
+    assert_eq!(second.finish().unwrap(), Finished::Named);
+    let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
+    assert_eq!(left.len(), 1);
+}
+
+#[test]
+fn ranges_of_another_host_are_of_the_same_file_and_one_range_has_one_session() {
+    let (_place, site, whole) = real();
+    claimed(site(), &whole, 0..100, 1).unwrap().finish().unwrap();
+    let elsewhere = Whole { source_device: 99, ..whole };
+    let first = claimed(site(), &elsewhere, 0..100, 1).unwrap();
+    assert!(first.is_done);
+    for overlapping in [0..100, 50..60, 99..200] {
+        let refused = claimed(site(), &whole, overlapping, 1);
+        assert!(matches!(refused, Err(Refused::Held)), "{refused:?}");
+    }
+    let other = Whole { mtime_s: 6, ..whole };
+    let refused = claimed(site(), &other, 100..200, 1);
+    assert!(matches!(refused, Err(Refused::OtherSource)), "{refused:?}");
+    drop(first);
+    assert!(!claimed(site(), &other, 0..100, 1).unwrap().is_done, "it begins anew");
+}
+
+#[test]
+fn what_is_left_goes_with_its_own_file_alone_and_what_nobody_brought_goes_when_given_up() {
+    let (place, site, whole) = real();
+    let names = || std::fs::read_dir(place.path()).unwrap().count();
+    claimed(site(), &whole, 0..100, 1).unwrap().finish().unwrap();
+    std::fs::write(place.path().join("x"), [7; 200]).unwrap();
+    remove_left(&site());
+    assert_eq!(names(), 3, "the file of the name has another time");
+    let time = std::time::UNIX_EPOCH + Duration::from_secs(5);
+    let named = std::fs::OpenOptions::new().write(true).open(place.path().join("x")).unwrap();
+    named.set_modified(time).unwrap();
+    let used = claimed(site(), &whole, 100..200, 1).unwrap();
+    remove_left(&site());
+    assert_eq!(names(), 3, "a session brings the rest");
+    drop(used);
+    remove_left(&site());
+    assert_eq!(names(), 1);
+    std::fs::remove_file(place.path().join("x")).unwrap();
+    let (first, second) = (
+        claimed(site(), &whole, 0..100, 1).unwrap(),
+        claimed(site(), &whole, 100..200, 1).unwrap(),
+    );
+    first.give_up();
+    assert_eq!(names(), 2, "another has begun");
+    drop(second);
+    claimed(site(), &Whole { mtime_s: 9, ..whole }, 0..100, 1).unwrap().give_up();
+    assert_eq!(names(), 0);
+}
