@@ -17,6 +17,9 @@ const GROUP_GAP: f64 = 7.0;
 const LETTER_WIDTH: f64 = 7.2;
 /// Number of colours on the page; the next series begins with the first again.
 const COLOURS: usize = 8;
+/// Longest times, in seconds, that are told in seconds and in minutes.
+const SECONDS_MAX: f64 = 600.0;
+const MINUTES_MAX: f64 = 4.0 * 3600.0;
 /// Fewest steps of a scale.
 const STEPS_MIN: f64 = 4.0;
 
@@ -167,9 +170,14 @@ pub fn lines(title: &str, unit: &str, across: Across, drawn: &[Line]) -> String 
 fn marks(across: Across, first: f64, last: f64) -> Vec<(f64, String)> {
     match across {
         Across::Seconds if last > 0.0 => {
-            let top = nice_above(last);
-            let within = steps(top).into_iter().filter(|step| *step <= last);
-            within.map(|step| (step, format!("{} s", number(step)))).collect()
+            let (unit, seconds) = match last {
+                ..=SECONDS_MAX => ("s", 1.0),
+                ..=MINUTES_MAX => ("min", 60.0),
+                _ => ("h", 3600.0),
+            };
+            let top = nice_above(last / seconds);
+            let within = steps(top).into_iter().filter(|step| *step <= last / seconds);
+            within.map(|step| (step * seconds, format!("{} {unit}", number(step)))).collect()
         }
         Across::Bytes if last.is_finite() && first.is_finite() => {
             let powers = first.ceil() as i32..=last.floor() as i32;
@@ -302,6 +310,15 @@ mod tests {
         assert_eq!(svg.matches("class=\"range\"").count(), 1);
         assert!(svg.contains("&lt;b&gt;") && !svg.contains("<b>"), "{svg}");
         assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+
+    #[test]
+    fn a_long_time_has_minutes_or_hours_below_it() {
+        for (seconds, says) in [(600.0, ">500 s<"), (3600.0, ">50 min<"), (86_400.0, ">20 h<")] {
+            let line = Line { label: "a".into(), points: vec![(0.0, 1.0), (seconds, 1.0)] };
+            let svg = lines("Rate", "Gbit/s", Across::Seconds, &[line]);
+            assert!(svg.contains(says), "{says}: {svg}");
+        }
     }
 
     #[test]

@@ -104,6 +104,14 @@ pub fn clock(ms_since_1970: u64) -> String {
     at.to_zoned(jiff::tz::TimeZone::system()).strftime("%H:%M:%S").to_string()
 }
 
+/// A day and its time of this host, `2026-11-28 14:02:11`.
+#[must_use]
+pub fn moment(ms_since_1970: u64) -> String {
+    let at = i64::try_from(ms_since_1970).unwrap_or(i64::MAX);
+    let at = jiff::Timestamp::from_millisecond(at).unwrap_or_default();
+    at.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
 /// A number of things: `1 file`, `2 files`.
 #[must_use]
 pub fn count(number: u64, thing: &str) -> String {
