@@ -46,6 +46,9 @@ _haul() {
             haul,push)
                 cmd="haul__subcmd__push"
                 ;;
+            haul,report)
+                cmd="haul__subcmd__report"
+                ;;
             haul,serve)
                 cmd="haul__subcmd__serve"
                 ;;
@@ -141,6 +144,9 @@ _haul() {
                 ;;
             haul__subcmd__help,push)
                 cmd="haul__subcmd__help__subcmd__push"
+                ;;
+            haul__subcmd__help,report)
+                cmd="haul__subcmd__help__subcmd__report"
                 ;;
             haul__subcmd__help,serve)
                 cmd="haul__subcmd__help__subcmd__serve"
@@ -266,7 +272,7 @@ _haul() {
 
     case "${cmd}" in
         haul)
-            opts="-h -V --help --version demo serve push pull copy plan ls verify media token probe tune bench help"
+            opts="-h -V --help --version demo serve push pull copy plan report ls verify media token probe tune bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 1 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1058,7 +1064,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help)
-            opts="demo serve push pull copy plan ls verify media token probe tune bench help"
+            opts="demo serve push pull copy plan report ls verify media token probe tune bench help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1366,6 +1372,20 @@ _haul() {
             return 0
             ;;
         haul__subcmd__help__subcmd__push)
+            opts=""
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__help__subcmd__report)
             opts=""
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 3 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
@@ -2323,6 +2343,24 @@ _haul() {
                     return 0
                     ;;
                 --idle)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                *)
+                    COMPREPLY=()
+                    ;;
+            esac
+            COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+            return 0
+            ;;
+        haul__subcmd__report)
+            opts="-h -V --json --html --help --version"
+            if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
+                COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
+                return 0
+            fi
+            case "${prev}" in
+                --html)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

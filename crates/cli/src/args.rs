@@ -17,6 +17,7 @@ pub mod probe;
 pub mod proxy;
 pub mod recording;
 pub mod relayed;
+pub mod report;
 pub mod results;
 pub mod serve;
 pub mod shard_number;
@@ -57,6 +58,7 @@ pub enum LowCommand {
     Pull(transfer::LowPull),
     Copy(copy::LowCopy),
     Plan(plan::LowPlan),
+    Report(report::LowReport),
     Ls(ls::LowLs),
     Verify(verify::LowVerify),
     Media(media::LowMedia),

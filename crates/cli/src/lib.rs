@@ -44,6 +44,7 @@ fn run_command(command: LowCommand) -> Result<ExitStatus, Failure> {
         LowCommand::Pull(low) => commands::pull::run(&low),
         LowCommand::Copy(low) => commands::copy::run(low),
         LowCommand::Plan(low) => commands::plan::run(&low),
+        LowCommand::Report(low) => commands::report::run(&low),
         LowCommand::Ls(low) => commands::ls::run(&low),
         LowCommand::Verify(low) => commands::verify::run(low),
         LowCommand::Token(low) => commands::token::run(low),
@@ -64,6 +65,7 @@ fn wants_json(command: &LowCommand) -> bool {
         LowCommand::Pull(low) => low.transfer.json,
         LowCommand::Copy(low) => low.transfer.json,
         LowCommand::Plan(low) => low.json,
+        LowCommand::Report(low) => low.json,
         LowCommand::Ls(low) => low.json,
         LowCommand::Verify(low) => low.json,
         LowCommand::Token(low) => match &low.command {

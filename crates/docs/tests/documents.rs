@@ -18,8 +18,8 @@ fn documents_are_written_for_every_command_and_twice_the_same() {
     let mut command = docs(fresh.path(), "two");
     assert!(command.env("COLUMNS", "40").env("HAUL_TOKEN", "x").status().unwrap().success());
     let pages = [
-        "", "-demo", "-serve", "-push", "-pull", "-copy", "-plan", "-ls", "-verify", "-media",
-        "-token", "-probe", "-tune", "-bench",
+        "", "-demo", "-serve", "-push", "-pull", "-copy", "-plan", "-report", "-ls", "-verify",
+        "-media", "-token", "-probe", "-tune", "-bench",
     ];
     let pages = pages.map(|page| format!("haul{page}"));
     let mut names: Vec<String> = pages.iter().map(|page| format!("man/{page}.1")).collect();

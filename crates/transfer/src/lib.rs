@@ -89,6 +89,7 @@ mod explain;
 mod file_options;
 mod file_ranges;
 mod file_status;
+mod fleet;
 #[doc(hidden)]
 pub mod internals;
 mod locks;
@@ -149,6 +150,7 @@ pub use events::{
     RdmaSource, RdmaTarget, RecheckReport, Report, SessionOpened, SideCosts, TargetRoom,
 };
 pub use file_status::FileStatus;
+pub use fleet::{Fleet, NodeReport, Rates, RunLog, ShardReport, ShardState};
 pub use name::Name;
 
 // Errors.

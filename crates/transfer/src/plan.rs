@@ -115,6 +115,12 @@ impl Plan {
         Shard::read(&shard_path(&self.place, number), number, self)
     }
 
+    /// Directory of the plan.
+    #[must_use]
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
     /// The target of a shard, counted from 1.
     #[must_use]
     pub fn target(&self, number: u32) -> &str {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Bytes of the demo's file, where there is room for it.
 pub const DEMO_BYTES_DEFAULT: u64 = 1 << 30;
 
-/// Shows in a minute what haul does: moves a file, kills the transfer, resumes and verifies it
+/// Shows haul in a minute: moves a file, kills the transfer, resumes and verifies it
 ///
 /// In a fresh directory: makes a file of random bytes, starts `haul serve` on this machine, pushes
 /// the file to it, kills the push midway, shows that nothing half-done is to be seen, pushes again,

@@ -47,6 +47,7 @@ haul pull URL/run7 .                    fetch a directory
 haul push run7 ann@dtn1:archive/        to where ssh leads, without a server that runs
 haul copy ann@dtn1:run7 bob@dtn2:data/  from one machine to another, not through this one
 haul plan run7 URL --shards 16 --out p  for sixteen machines: haul push --plan p --shard 3
+haul report p                           what its runs have done, and what is left
 haul ls URL/run7                        what is there
 haul verify run7.b3 /data               read it again, years later
 haul probe net URL                      what the network carries, and what limits it
@@ -214,6 +215,23 @@ seq 64 | parallel -j2 -S n1,n2 --retries 3 haul push --plan /shared/plan --shard
 0  all that is meant is in a shard
 1  a directory could not be read: its shard makes it, and nothing below it is planned
 2  nothing could start: no directory, a plan that is there already, wrong arguments",
+    },
+];
+
+const REPORT: &[Section] = &[
+    Section {
+        title: "Examples",
+        lines: "\
+haul report /shared/plan                     while the shards run, or after
+haul report /shared/plan --html fleet.html   with a chart for each machine
+haul report /shared/plan --json | tail -n1   the sums, for programs",
+    },
+    Section {
+        title: "Exit status",
+        lines: "\
+0  all shards are done
+1  a shard failed, was stopped, runs, or has not begun; the page could not be written
+2  the plan or its reports cannot be read, or wrong arguments",
     },
 ];
 
@@ -485,6 +503,7 @@ pub fn sections(command: &str) -> &'static [Section] {
         "haul-pull" => PULL,
         "haul-copy" => COPY,
         "haul-plan" => PLAN,
+        "haul-report" => REPORT,
         "haul-ls" => LS,
         "haul-verify" => VERIFY,
         "haul-token" => TOKEN,

@@ -50,7 +50,8 @@ pub struct LowPush {
     pub words: Vec<OsString>,
     /// Move one shard of the plan in this directory, made by `haul plan`
     ///
-    /// The plan names the source and the target.
+    /// The plan names the source and the target. The run keeps a report in PLAN/reports, which
+    /// `haul report` adds up.
     #[arg(long, value_name = "PLAN", requires = "shard")]
     #[arg(conflicts_with_all = ["words", "files_from", "part", "include", "exclude", "delete"])]
     #[arg(conflicts_with_all = ["watch", "follow", "move_sources"])]
@@ -264,6 +265,8 @@ pub struct CheckedPush {
     pub sources: Vec<SourceSpec>,
     /// The one place to push to.
     pub to: OtherSide,
+    /// The plan, and the number of its shard, where the run keeps a report.
+    pub shard: Option<(Plan, u32)>,
     pub options: TransferOptions,
 }
 
@@ -289,6 +292,7 @@ impl LowPush {
         Ok(CheckedPush {
             sources: parsed.collect::<Result<_, _>>()?,
             to: self.transfer.other_side(&[to])?,
+            shard: None,
             options: self.transfer.checked(sources)?,
         })
     }
@@ -315,7 +319,10 @@ impl LowPush {
         options.selection.names_alone = true;
         options.selection.ranges = (!shard.ranges.is_empty()).then(|| Arc::new(shard.ranges));
         let to = self.transfer.other_side(&[to.as_os_str()])?;
-        Ok(CheckedPush { sources: vec![SourceSpec::Path(source)], to, options })
+        // What moves nothing is no run of the shard.
+        let is_run = !self.transfer.tree.dry_run && !self.transfer.tree.preflight;
+        let shard = is_run.then_some((plan, asked.number));
+        Ok(CheckedPush { sources: vec![SourceSpec::Path(source)], to, shard, options })
     }
 }
 

@@ -2,44 +2,61 @@
 
 use super::{
     other_side::{self, Asked, Reached},
+    run_log::Kept,
     show,
 };
 use crate::{
-    args::transfer::LowPush,
+    args::transfer::{CheckedPush, LowPush},
     failure::{ExitStatus, Failure},
     interrupt,
     ssh::Purpose,
     ui,
 };
-use haul_transfer::PushRequest;
+use haul_transfer::{Interrupt, PushRequest, TransferError};
 
 /// Runs the push and shows it.
 ///
 /// # Errors
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
-    let checked = low.checked()?;
+    let mut checked = low.checked()?;
     let interrupt = interrupt::on_signals()?;
+    let mut log = Kept::begin(checked.shard.take());
+    let shown = push(low, checked, &interrupt, &mut log);
+    let shown = if low.is_one_of_many() { shown.map_err(Failure::of_one_of_many) } else { shown };
+    log.end(shown.as_ref().map_or_else(|failure| failure.status, |status| *status));
+    shown
+}
+
+fn push(
+    low: &LowPush,
+    checked: CheckedPush,
+    interrupt: &Interrupt,
+    log: &mut Kept,
+) -> Result<ExitStatus, Failure> {
     let asked = Asked {
         purpose: Purpose::Push,
         removes: checked.options.file_options.removal.is_some(),
         retry_for: checked.options.retry_for,
     };
     let token_file = low.transfer.token_file.as_deref();
-    let Reached { mut urls, connect, held } = other_side::reach(
-        checked.to,
-        token_file,
-        asked,
-        checked.options.connect.clone(),
-        &interrupt,
-    )?;
+    let connect = checked.options.connect.clone();
+    let reached = other_side::reach(checked.to, token_file, asked, connect, interrupt);
+    let reached = reached.inspect_err(|error: &TransferError| log.outcome(&Err(error.clone())));
+    let Reached { mut urls, connect, held } = reached?;
     let mut request = PushRequest::new(checked.sources, urls.remove(0));
     request.options = checked.options;
     request.options.connect = connect;
     haul_transfer::raise_open_files_limit();
     let screen = ui::screen(&low.transfer);
-    let shown = show(screen, |tell| {
-        held.while_held(tell, |tell| haul_transfer::push(&request, &interrupt, tell))
-    });
-    if low.is_one_of_many() { shown.map_err(Failure::of_one_of_many) } else { shown }
+    show(screen, |tell| {
+        let mut both = |event| {
+            log.event(&event);
+            tell(event);
+        };
+        let result =
+            held.while_held(&mut both, |tell| haul_transfer::push(&request, interrupt, tell));
+        log.outcome(&result);
+        result
+    })
 }

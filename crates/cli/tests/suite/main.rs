@@ -28,6 +28,7 @@ mod counts;
 mod crash;
 mod durable_order;
 mod engines;
+mod fleet_reports;
 mod hostile;
 mod hostile_bytes;
 mod hostile_floods;
