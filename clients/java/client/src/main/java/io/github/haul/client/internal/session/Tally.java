@@ -168,7 +168,6 @@ final class Tally {
 
     /** Counts a file that has come out; false where an earlier session has counted it. */
     boolean count(FileResult file) {
-        settledInSession++;
         long bytes = file.isDirectory() ? 0 : file.bytes();
         sameBytes += file.status() == FileResult.Status.SKIPPED ? bytes : 0;
         putBytes += file.status() == FileResult.Status.DONE ? bytes : 0;
@@ -181,6 +180,7 @@ final class Tally {
                 return false;
             }
             inPlace.add(hash);
+            settledInSession++;
         }
         long directory = file.isDirectory() ? 1 : 0;
         switch (file.status()) {
@@ -217,7 +217,11 @@ final class Tally {
         return ByteBuffer.wrap(digest).getLong();
     }
 
-    /** What has got on in this session, in a number that grows. */
+    /**
+     * What has got on in this session, in a number that grows. A file that an earlier session has
+     * put in place, or found there, is no headway: else a server that is lost each time behind the
+     * last file would be tried for ever.
+     */
     long headway() {
         return verifiedBytes + settledInSession;
     }

@@ -493,6 +493,14 @@ public final class Transfer {
                 || opened.getDigest() != open.getDigest()) {
             throw new ProtocolViolation("a session of another protection than was asked for");
         }
+        if (open.getStreams() > 0 && opened.getStreams() > open.getStreams()) {
+            throw new ProtocolViolation(
+                    "a session of "
+                            + opened.getStreams()
+                            + " data streams, where "
+                            + open.getStreams()
+                            + " were asked for");
+        }
         if (opened.getVerifyTarget() != open.getVerifyTarget()) {
             throw new ProtocolViolation("a session that does not read files back, as was asked");
         }

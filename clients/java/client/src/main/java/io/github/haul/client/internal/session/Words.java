@@ -16,6 +16,9 @@ public final class Words {
     /** The protection that encrypts data, which this client does not have. */
     private static final String PRIVATE = "private";
 
+    /** What is told where the other side gives no reason. */
+    private static final String NO_WORDS = "failed, and the other side does not say why";
+
     private static final byte DELETE = 0x7f;
 
     private Words() {}
@@ -40,7 +43,7 @@ public final class Words {
                 code,
                 side,
                 name(fault.getPath()),
-                printable(fault.getWhat()),
+                fault.getWhat().isEmpty() ? NO_WORDS : printable(fault.getWhat()),
                 printable(fault.getNeeds()),
                 printable(fault.getFound()),
                 printable(fault.getHint()),
