@@ -2,8 +2,12 @@
 //!
 //! Maven fetches what it needs. A host without Maven, a JDK or a way to Maven's repository skips
 //! these tests, which count as one then. Some of them talk to the program that cargo built.
+//!
+//! What Maven compiled is tested on JDK 17, and on JDK 25 but for tests that say nothing more
+//! there (the profile `second-jdk` of its pom). Where one of them is missing, that is one test
+//! that is skipped.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread::JoinHandle;
 
@@ -17,6 +21,10 @@ const PROJECT: &str = "clients/java/pom.xml";
 const PROGRAMS: [&str; 2] = ["mvn", "javac"];
 /// The program that some of the tests start, as cargo's tests build it.
 const PROGRAM: &str = "target/debug/haul";
+/// The directory where Linux distributions put JDKs, each in a directory of its own.
+const JDKS: &str = "/usr/lib/jvm";
+/// The versions of Java that the tests run on: the oldest, on which Maven runs, and the newest.
+const VERSIONS: [u32; 2] = [17, 25];
 /// The tests' place in the queue for processors, behind the others.
 const NICENESS: &str = "5";
 /// Words of Maven about a repository that it does not reach; for a package that is not there it
@@ -26,7 +34,8 @@ const UNREACHABLE: &str = "Could not transfer ";
 /// The way in which Maven's run went.
 #[derive(Debug, PartialEq, Eq)]
 enum Ended {
-    Ran(Counted),
+    /// The tests ran; on fewer versions of Java than they should where some are missing, named.
+    Ran(Counted, Option<String>),
     /// Nothing was tested: the project does not build.
     Broken,
     /// Something is missing on this host, named.
@@ -59,7 +68,7 @@ impl Tests {
         let ran = self.running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         let ended = match ran {
             Ok((ended, said)) => {
-                if !matches!(&ended, Ended::Ran(Counted { failed: 0, .. })) {
+                if !matches!(&ended, Ended::Ran(Counted { failed: 0, .. }, _)) {
                     print!("{said}");
                 }
                 ended
@@ -85,19 +94,69 @@ fn run(root: &Path) -> Result<(Ended, String)> {
     let program = root.join(PROGRAM);
     let program = if program.exists() { program.display().to_string() } else { String::new() };
     let property = format!("-Dhaul.program={program}");
+    let jdks = Jdks::below(Path::new(JDKS));
     let words = ["-n", NICENESS, "mvn", "-B", "-ntp", "-f", PROJECT, &property, "test"];
-    let output = child::command(root, "nice", &words).output().context("cannot start mvn")?;
+    let mut maven = child::command(root, "nice", &words);
+    jdks.tell(&mut maven);
+    let output = maven.output().context("cannot start mvn")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    Ok((ended(&said, output.status.success()), said))
+    Ok((ended(&said, output.status.success(), jdks.lack()), said))
+}
+
+/// The JDKs of this host that the tests are for.
+#[derive(Debug, Default)]
+struct Jdks {
+    /// Versions with their directories, in the order of [`VERSIONS`].
+    found: Vec<(u32, PathBuf)>,
+}
+
+impl Jdks {
+    /// Finds those in the directories of a directory.
+    fn below(directory: &Path) -> Jdks {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        let mut homes: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        homes.sort();
+        let home_of = |version| homes.iter().find(|home| version_of(home) == Some(version));
+        let found = VERSIONS.into_iter();
+        let found =
+            found.filter_map(|version| Some((version, home_of(version)?.clone()))).collect();
+        Jdks { found }
+    }
+
+    /// Has Maven run on the first of them, and the tests on the second, too.
+    fn tell(&self, maven: &mut std::process::Command) {
+        if let Some((_, home)) = self.found.first() {
+            maven.env("JAVA_HOME", home);
+        }
+        if let Some((_, home)) = self.found.get(1) {
+            maven.arg(format!("-Dhaul.second.jdk={}", home.display()));
+        }
+    }
+
+    /// Names what is missing.
+    fn lack(&self) -> Option<String> {
+        let is_missing = |version: &u32| self.found.iter().all(|(found, _)| found != version);
+        let missing: Vec<String> =
+            VERSIONS.iter().filter(|version| is_missing(version)).map(u32::to_string).collect();
+        (!missing.is_empty()).then(|| format!("no JDK {} in {JDKS}", missing.join(" and ")))
+    }
+}
+
+/// The version of the JDK in a directory, if one is there and has a compiler.
+fn version_of(home: &Path) -> Option<u32> {
+    let release = std::fs::read_to_string(home.join("release")).ok()?;
+    let version = release.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
+    let major = version.split(['.', '-', '+', '"']).next()?.parse().ok()?;
+    home.join("bin/javac").exists().then_some(major)
 }
 
 /// Reads how a run went from what Maven said and whether it ended well.
-fn ended(said: &str, is_success: bool) -> Ended {
+fn ended(said: &str, is_success: bool, lack: Option<String>) -> Ended {
     let counted = counted(said);
     let is_tested = counted != Counted::default();
     match is_success {
-        true if is_tested => Ended::Ran(counted),
-        false if counted.failed > 0 => Ended::Ran(counted),
+        true if is_tested => Ended::Ran(counted, lack),
+        false if counted.failed > 0 => Ended::Ran(counted, lack),
         false => match said.lines().find(|line| line.contains(UNREACHABLE)) {
             Some(line) => Ended::Lacks(line.trim_start_matches("[ERROR] ").to_owned()),
             None => Ended::Broken,
@@ -127,11 +186,16 @@ fn counted(said: &str) -> Counted {
 
 fn told(ended: &Ended) -> (String, Option<String>) {
     match ended {
-        Ended::Ran(Counted { passed, failed, skipped }) => {
+        Ended::Ran(Counted { passed, failed, skipped }, lack) => {
             let word = if *failed == 0 { "ok" } else { "FAILED" };
+            // What is skipped by the log is one that passed, as cargo counts.
+            let passed = passed + u64::from(lack.is_some());
             let tests = passed + failed + skipped;
             let result = format!("{passed} passed; {failed} failed; {skipped} ignored");
-            (format!("running {tests} tests\ntest result: {word}. {result}"), None)
+            let line = lack.as_ref().map(|lack| {
+                format!("skipped: needs JDK 17 and JDK 25, found: {lack}\t{PROJECT}\t\n")
+            });
+            (format!("running {tests} tests\ntest result: {word}. {result}"), line)
         }
         Ended::Broken => {
             ("running 1 test\ntest result: FAILED. 0 passed; 1 failed".to_owned(), None)
@@ -163,15 +227,52 @@ mod tests {
 
     #[test]
     fn results_of_all_projects_are_counted_once() {
-        let ran = ended(SAID, false);
-        assert_eq!(ran, Ended::Ran(Counted { passed: 12, failed: 3, skipped: 1 }));
+        let ran = ended(SAID, false, None);
+        assert_eq!(ran, Ended::Ran(Counted { passed: 12, failed: 3, skipped: 1 }, None));
         assert_eq!(counts(&ran), Counts { passed: 12, failed: 3, skipped: 1 });
+    }
+
+    #[test]
+    fn tests_run_on_both_versions_of_java_or_tell_which_is_missing() {
+        let name = format!("haul-xtask-jdks-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let add = |name: &str, version: &str| {
+            let home = directory.join(name);
+            std::fs::create_dir_all(home.join("bin")).unwrap();
+            std::fs::write(home.join("bin/javac"), "").unwrap();
+            let release = format!("IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"{version}\"\n");
+            std::fs::write(home.join("release"), release).unwrap();
+            home
+        };
+        let told = || {
+            let mut maven = std::process::Command::new("mvn");
+            let jdks = Jdks::below(&directory);
+            jdks.tell(&mut maven);
+            let homes = maven.get_envs().filter_map(|(_, home)| Some(PathBuf::from(home?)));
+            let words = maven.get_args().map(|word| word.to_string_lossy().into_owned());
+            (homes.collect::<Vec<_>>(), words.collect::<Vec<_>>(), jdks.lack())
+        };
+        add("java-8", "1.8.0_392");
+        let (homes, words, lack) = told();
+        assert!(homes.is_empty() && words.is_empty());
+        let lack_of_both = ended(SAID, false, lack);
+        assert_eq!(counts(&lack_of_both), Counts { passed: 12, failed: 3, skipped: 2 });
+        let newest = add("temurin-25", "25");
+        let (homes, words, lack) = told();
+        assert_eq!((homes, words), (vec![newest.clone()], vec![]));
+        assert!(lack.unwrap().contains("no JDK 17"));
+        let oldest = add("java-17", "17.0.15");
+        let second = format!("-Dhaul.second.jdk={}", newest.display());
+        assert_eq!(told(), (vec![oldest.clone()], vec![second], None));
+        std::fs::remove_file(oldest.join("bin/javac")).unwrap();
+        assert!(told().2.is_some(), "a runtime compiles nothing");
+        std::fs::remove_dir_all(directory).unwrap();
     }
 
     #[test]
     fn a_build_that_breaks_has_failed_also_when_maven_says_nothing_of_it() {
         for (said, is_success) in [("[ERROR] cannot find symbol\n", false), ("", true)] {
-            let broken = ended(said, is_success);
+            let broken = ended(said, is_success, None);
             assert_eq!(broken, Ended::Broken, "{said}");
             assert_eq!(counts(&broken), Counts { passed: 0, failed: 1, skipped: 0 });
         }
@@ -179,9 +280,10 @@ mod tests {
 
     #[test]
     fn a_host_without_a_way_to_the_repository_skips() {
-        let lacks = ended("[ERROR] x: Could not transfer artifact a:b:1 from central\n", false);
+        let lacks =
+            ended("[ERROR] x: Could not transfer artifact a:b:1 from central\n", false, None);
         assert_eq!(counts(&lacks), Counts { passed: 0, failed: 0, skipped: 1 });
-        let absent = ended("[ERROR] Could not find artifact a:b:1 in central\n", false);
+        let absent = ended("[ERROR] Could not find artifact a:b:1 in central\n", false, None);
         assert_eq!(absent, Ended::Broken);
     }
 }

@@ -18,6 +18,7 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -27,6 +28,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  * Transfers that one program begins and another one finishes, where the inode of the source changes
  * in between: its ctime is another one, and its size and time are the same.
  */
+@Tag("one-jdk")
 final class ChangedSourceTest {
     private static final long SIZE = 40_000_003;
     private static final FileTime TIME = FileTime.from(Instant.ofEpochSecond(77));

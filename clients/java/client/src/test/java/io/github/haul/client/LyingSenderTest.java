@@ -37,12 +37,14 @@ import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
 /** Pulls from servers that lie: no wrong byte gets a name, and nothing lands outside. */
+@Tag("one-jdk")
 final class LyingSenderTest {
     private static final long SPAN = LiesTold.SPAN_BYTES;
     private static final String BREACH = "broke the protocol";

@@ -13,13 +13,21 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Trees drawn by a seed, pushed to the real server and pulled back. */
+@Tag("one-jdk")
 final class RandomTreesTest {
     /** How many trees; each seed is its own, and a failure names it. */
     private static final int TREES = Integer.getInteger("haul.trees", 500);
+
+    /** How many move at a time: each waits for the disk most of its time. */
+    private static final int AT_A_TIME = 4;
 
     private static final int ENTRIES_MAX = 12;
     private static final String[] MODES = {"rw-r--r--", "rwxr-x---", "r--------", "rw-rw-rw-"};
@@ -90,32 +98,48 @@ final class RandomTreesTest {
     @Test
     void treesComeBackAsTheyWere() throws Exception {
         Path root = Files.createDirectory(folder.resolve("root"));
+        ExecutorService threads = Executors.newFixedThreadPool(AT_A_TIME);
         try (HaulServer server = HaulServer.start(folder, root);
                 HaulClient client = HaulClient.connect(server.url(""))) {
+            List<Future<?>> moving = new ArrayList<>();
             for (int seed = 0; seed < TREES; seed++) {
-                TransferOptions options =
-                        TransferOptions.builder()
-                                .protection(
-                                        seed % 2 == 0
-                                                ? TransferOptions.Protection.SAFE
-                                                : TransferOptions.Protection.CLEAR)
-                                .spanBytes(seed % 3 == 0 ? 64 << 10 : 0)
-                                .build();
-                Path tree = folder.resolve("tree" + seed);
-                Path back = Files.createDirectory(folder.resolve("back" + seed));
-                draw(tree, new Random(seed));
-                client.push(List.of(tree), options);
-                Path there = root.resolve("tree" + seed);
-                assertEquals(Trees.describe(tree), Trees.describe(there), "seed " + seed);
-                try (HaulClient puller = HaulClient.connect(server.url("tree" + seed))) {
-                    puller.pull(back, options);
-                }
-                assertEquals(
-                        Trees.describe(tree),
-                        Trees.describe(back.resolve("tree" + seed)),
-                        "seed " + seed);
+                int drawn = seed;
+                moving.add(
+                        threads.submit(
+                                () -> {
+                                    move(drawn, root, server, client);
+                                    return null;
+                                }));
             }
+            for (Future<?> one : moving) {
+                one.get();
+            }
+        } finally {
+            threads.shutdownNow();
         }
+    }
+
+    /** Pushes the tree of a seed, and pulls it back. */
+    private void move(int seed, Path root, HaulServer server, HaulClient client) throws Exception {
+        boolean isSafe = seed % 2 == 0;
+        TransferOptions options =
+                TransferOptions.builder()
+                        .protection(
+                                isSafe
+                                        ? TransferOptions.Protection.SAFE
+                                        : TransferOptions.Protection.CLEAR)
+                        .spanBytes(seed % 3 == 0 ? 64 << 10 : 0)
+                        .build();
+        String name = "tree" + seed;
+        Path tree = folder.resolve(name);
+        Path back = Files.createDirectory(folder.resolve("back" + seed));
+        draw(tree, new Random(seed));
+        client.push(List.of(tree), options);
+        assertEquals(Trees.describe(tree), Trees.describe(root.resolve(name)), "seed " + seed);
+        try (HaulClient puller = HaulClient.connect(server.url(name))) {
+            puller.pull(back, options);
+        }
+        assertEquals(Trees.describe(tree), Trees.describe(back.resolve(name)), "seed " + seed);
     }
 
     /** A file that is nearly all hole costs neither time on the wire nor space at the target. */

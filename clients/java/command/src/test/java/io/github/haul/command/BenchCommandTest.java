@@ -18,10 +18,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalLong;
 import java.util.stream.Stream;
+import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** The bench, run small, and what it computes. */
+@Tag("one-jdk")
 final class BenchCommandTest {
     @TempDir Path folder;
 

@@ -3,8 +3,10 @@ package io.github.haul.hadoop;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractContractContentSummaryTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
+import org.junit.jupiter.api.Tag;
 
 /** Sums over trees. */
+@Tag("one-jdk")
 class ContractContentSummaryTest extends AbstractContractContentSummaryTest {
     @Override
     protected Configuration createConfiguration() {

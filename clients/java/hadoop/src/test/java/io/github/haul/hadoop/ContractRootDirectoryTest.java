@@ -3,8 +3,10 @@ package io.github.haul.hadoop;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractContractRootDirectoryTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
+import org.junit.jupiter.api.Tag;
 
 /** Listings of the root directory. */
+@Tag("one-jdk")
 class ContractRootDirectoryTest extends AbstractContractRootDirectoryTest {
     @Override
     protected Configuration createConfiguration() {
