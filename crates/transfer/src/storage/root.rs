@@ -321,10 +321,10 @@ impl Root {
     }
 
     /// Does what changes the path of a hidden directory, while no name is looked for below it.
-    pub(super) fn while_nobody_looks(
+    pub(super) fn while_nobody_looks<T>(
         &self,
-        act: impl FnOnce(&mut Staging) -> io::Result<()>,
-    ) -> io::Result<()> {
+        act: impl FnOnce(&mut Staging) -> io::Result<T>,
+    ) -> io::Result<T> {
         act(&mut lock(&self.staging))
     }
 

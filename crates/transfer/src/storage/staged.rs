@@ -422,18 +422,41 @@ impl StagedDirectory {
     /// # Errors
     /// If it cannot be renamed, or something cannot go there.
     pub fn show(&self, root: &Root) -> io::Result<()> {
-        let last = split_last(&self.name).1;
-        let (parent, hidden) = (&self.parent, &*self.hidden_last);
         // Until the lock is let go nobody looks for a name below.
         root.while_nobody_looks(|staging| {
-            match renameat_with(parent, hidden, parent, last, RenameFlags::NOREPLACE) {
-                Err(Errno::EXIST) => self.merge(merging::Conflict::Replace)?,
-                renamed => renamed?,
+            if !self.rename(staging)? {
+                self.merge(merging::Conflict::Replace)?;
+                self.is_shown(staging);
             }
-            self.is_visible.store(true, Ordering::Release);
-            staging.hidden.retain(|other| other.is_hidden());
             Ok(())
         })
+    }
+
+    /// Gives the directory its name before the end, and tells whether it has. Where another has the
+    /// name, this one stays hidden: files that are being received in it would lose their
+    /// temporaries.
+    ///
+    /// # Errors
+    /// If it cannot be renamed.
+    pub fn show_before_end(&self, root: &Root) -> io::Result<bool> {
+        root.while_nobody_looks(|staging| self.rename(staging))
+    }
+
+    /// Gives the directory its name, if no other has it.
+    fn rename(&self, staging: &mut Staging) -> io::Result<bool> {
+        let last = split_last(&self.name).1;
+        let (parent, hidden) = (&self.parent, &*self.hidden_last);
+        match renameat_with(parent, hidden, parent, last, RenameFlags::NOREPLACE) {
+            Err(Errno::EXIST) => return Ok(false),
+            renamed => renamed?,
+        }
+        self.is_shown(staging);
+        Ok(true)
+    }
+
+    fn is_shown(&self, staging: &mut Staging) {
+        self.is_visible.store(true, Ordering::Release);
+        staging.hidden.retain(|other| other.is_hidden());
     }
 
     /// Makes the name durable and removes the list, which has nothing more to tell.

@@ -113,8 +113,12 @@ impl Shared {
         let hidden = root.hidden_directories();
         for directory in hidden.iter().filter(|it| it.is_due() || all && !it.stays_hidden()) {
             let begun = self.sync_begins();
-            let shown = directory.show(root);
-            let forgotten = if shown.is_ok() { directory.forget() } else { Ok(()) };
+            let shown = if all {
+                directory.show(root).map(|()| true)
+            } else {
+                directory.show_before_end(root)
+            };
+            let forgotten = if let Ok(true) = shown { directory.forget() } else { Ok(()) };
             self.sync_ended(begun);
             let fault = |what: &str, error| io_fault(Side::Target, directory.name(), what, error);
             // Before the end it is tried again.

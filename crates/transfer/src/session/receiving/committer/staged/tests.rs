@@ -205,6 +205,29 @@ fn hidden_directories_are_shown_when_they_have_to_be_seen_and_all_at_the_end() {
     }
 }
 
+/// Case of two shards of a plan with files of one directory: the other's session has made it.
+#[test]
+fn a_file_that_is_being_received_keeps_its_temporary_where_another_has_made_the_directory() {
+    let place = tempfile::tempdir().unwrap();
+    let mut target = Target::in_directory(place.path());
+    let tree = target.receive_hidden("tree", 1);
+    let shared = target.shared();
+    let (large, _) = target.prepare(&offer(5, "tree/large", 1 << 20));
+    let directory = hidden(&large);
+    drop(tree);
+    fs::create_dir(place.path().join("tree")).unwrap();
+    fs::write(place.path().join("tree/other"), "x").unwrap();
+    assert!(directory.is_due());
+    shared.show_hidden(false);
+    assert!(directory.is_hidden() && target.exists(".tree.haul-durable"));
+    lock(&large).as_mut().unwrap().sync().unwrap();
+    drop(large);
+    shared.show_hidden(true);
+    assert!(!directory.is_hidden() && !target.exists(".tree.haul-staged"));
+    assert!(target.exists("tree/1") && target.exists("tree/other"));
+    assert!(lock(&shared.show_faults).is_empty() && !target.exists(".tree.haul-durable"));
+}
+
 #[test]
 fn a_hidden_directory_that_cannot_get_its_name_is_told_of_at_the_end() {
     let place = tempfile::tempdir().unwrap();
