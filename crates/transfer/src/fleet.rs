@@ -11,8 +11,13 @@ mod place;
 mod rates;
 mod reading;
 mod run_log;
+mod simulation;
 
 pub use fleet_report::{Fleet, ShardReport, ShardState};
 pub use node::NodeReport;
 pub use rates::Rates;
 pub use run_log::RunLog;
+pub use simulation::{
+    Cause, Change, Changed, NodeFailures, Prediction, Resource, ResourceRates, ResourceUse,
+    SIMULATED_MAX, SimulatedFleet, simulate,
+};

@@ -140,7 +140,9 @@ pub use options::{
 };
 pub use packed_names::PackedNames;
 pub use part::{PARTS_MAX, Part};
-pub use plan::{LargeFiles, Made, Plan, SHARDS_MAX, STRIPE_UNIT_BYTES, Shard, make as make_plan};
+pub use plan::{
+    LargeFiles, Made, Plan, SHARDS_MAX, STRIPE_UNIT_BYTES, Shard, ShardLoad, make as make_plan,
+};
 pub use selection::{Effect, Rule, Selection};
 
 // Events and the report.
@@ -150,7 +152,11 @@ pub use events::{
     RdmaSource, RdmaTarget, RecheckReport, Report, SessionOpened, SideCosts, TargetRoom,
 };
 pub use file_status::FileStatus;
-pub use fleet::{Fleet, NodeReport, Rates, RunLog, ShardReport, ShardState};
+pub use fleet::{
+    Cause, Change, Changed, Fleet, NodeFailures, NodeReport, Prediction, Rates, Resource,
+    ResourceRates, ResourceUse, RunLog, SIMULATED_MAX, ShardReport, ShardState, SimulatedFleet,
+    simulate,
+};
 pub use name::Name;
 
 // Errors.

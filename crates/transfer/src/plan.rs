@@ -12,7 +12,7 @@ mod shard;
 
 pub use cutting::{LargeFiles, STRIPE_UNIT_BYTES};
 pub use making::{Made, make};
-pub use shard::Shard;
+pub use shard::{Shard, ShardLoad};
 
 use crate::{error::problem, name::Name, problem::Problem};
 use serde::{Deserialize, Serialize};
@@ -113,6 +113,15 @@ impl Plan {
             return Err(problem("there is no such shard", &needs, &number.to_string(), hint));
         }
         Shard::read(&shard_path(&self.place, number), number, self)
+    }
+
+    /// Loads of all shards, as their first lines tell them.
+    ///
+    /// # Errors
+    /// If the file of a shard cannot be read, or is of another plan.
+    pub fn loads(&self) -> Result<Vec<ShardLoad>, Problem> {
+        let load = |number| ShardLoad::read(&shard_path(&self.place, number), number, self);
+        (1..=self.shards).map(load).collect()
     }
 
     /// Directory of the plan.

@@ -6,7 +6,7 @@ use crate::{
     interrupt,
     ui::{self, units},
 };
-use haul_transfer::{Made, make_plan};
+use haul_transfer::{Made, ShardLoad, make_plan};
 use serde_json::json;
 use std::ops::RangeInclusive;
 
@@ -33,7 +33,7 @@ pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
 
 fn print_json(made: &Made) {
     made.failed.iter().for_each(ui::json::print_error);
-    for ((files, bytes), number) in made.loads.iter().zip(1..) {
+    for (ShardLoad { files, bytes }, number) in made.loads.iter().zip(1..) {
         let target = (number - 1) % made.plan.targets.len() + 1;
         ui::json::print(&json!({
             "event": "shard", "shard": number, "files": files, "bytes": bytes, "target": target,
@@ -48,11 +48,11 @@ fn print_json(made: &Made) {
 
 fn text(made: &Made, place: &str) -> String {
     let plan = &made.plan;
-    let range = |of: fn(&(u64, u64)) -> u64| -> RangeInclusive<u64> {
+    let range = |of: fn(&ShardLoad) -> u64| -> RangeInclusive<u64> {
         let loads = made.loads.iter().map(of);
         loads.clone().min().unwrap_or(0)..=loads.max().unwrap_or(0)
     };
-    let (files, bytes) = (range(|load| load.0), range(|load| load.1));
+    let (files, bytes) = (range(|load| load.files), range(|load| load.bytes));
     let mut text = format!(
         "{}, {} in {}: each {} to {} files, {} to {}\n\
          run each, here or on other machines: haul push --plan {place} --shard K",

@@ -6,6 +6,7 @@ use super::{
     create_anew,
     cutting::{LargeFiles, cut, write_range},
     line::{Head, Line},
+    shard::ShardLoad,
     shard_path,
 };
 use crate::{
@@ -37,8 +38,8 @@ use std::{
 pub struct Made {
     /// The plan.
     pub plan: Plan,
-    /// Files and bytes of each shard.
-    pub loads: Vec<(u64, u64)>,
+    /// Load of each shard.
+    pub loads: Vec<ShardLoad>,
     /// Entries that could not be listed.
     pub failed: Vec<Problem>,
     /// Entries of kinds that are not moved.
@@ -208,12 +209,13 @@ impl<'a> Listing<'a> {
 }
 
 /// Files and bytes of a shard.
-fn load_of(list: &[Batch]) -> (u64, u64) {
+fn load_of(list: &[Batch]) -> ShardLoad {
     let files = list.iter().map(|batch| batch.files).sum();
-    (files, list.iter().map(|batch| batch.bytes).sum())
+    ShardLoad { files, bytes: list.iter().map(|batch| batch.bytes).sum() }
 }
 
-fn head_of((plan, of): (&str, u32), shard: u32, (files, bytes): (u64, u64)) -> Head {
+fn head_of((plan, of): (&str, u32), shard: u32, load: ShardLoad) -> Head {
+    let ShardLoad { files, bytes } = load;
     Head { haul_shard: VERSION, plan: plan.to_owned(), shard, of, files, bytes }
 }
 

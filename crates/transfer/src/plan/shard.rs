@@ -13,7 +13,7 @@ use crate::{
 use haul_protocol::limits::SPAN_BYTES_MIN;
 use std::{
     fs::File,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     path::Path,
 };
 
@@ -31,12 +31,60 @@ pub struct Shard {
     pub bytes: u64,
 }
 
+/// Files and bytes of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShardLoad {
+    /// Number of files, links and empty directories.
+    pub files: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+}
+
+impl ShardLoad {
+    pub(super) fn read(path: &Path, number: u32, plan: &Plan) -> Result<Self, Problem> {
+        let refused = refused_by(path);
+        let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
+        let mut line = String::new();
+        // No head is near as long: what is no shard may be one endless line.
+        let mut start = BufReader::new(file.take(HEAD_BYTES_MAX));
+        start.read_line(&mut line).map_err(|error| refused(&error.to_string()))?;
+        let Head { files, bytes, .. } = read_head(&line, number, plan, &refused)?;
+        Ok(Self { files, bytes })
+    }
+}
+
+/// Most bytes of a shard's first line where nothing else is read.
+const HEAD_BYTES_MAX: u64 = 64 << 10;
+
+/// Words for a shard that cannot be read.
+fn refused_by(path: &Path) -> impl Fn(&str) -> Problem {
+    let what = format!("cannot read the shard {}", path.display());
+    let needs = "the file as `haul plan` has written it";
+    move |found| problem(&what, needs, found, "make the plan again")
+}
+
+/// Reads the first line of a shard, and checks that it is the plan's.
+fn read_head(
+    line: &str,
+    number: u32,
+    plan: &Plan,
+    refused: &impl Fn(&str) -> Problem,
+) -> Result<Head, Problem> {
+    let head: Head = serde_json::from_str(line)
+        .map_err(|error| refused(&format!("in its first line: {error}")))?;
+    let is_known = [super::VERSION, super::VERSION_WITH_RANGES].contains(&head.haul_shard);
+    if !is_known || (head.shard, head.of) != (number, plan.shards) {
+        return Err(refused(&format!("shard {} of {}", head.shard, head.of)));
+    }
+    if head.plan != plan.id {
+        return Err(refused("the shard of another plan, which was written at the same time"));
+    }
+    Ok(head)
+}
+
 impl Shard {
     pub(super) fn read(path: &Path, number: u32, plan: &Plan) -> Result<Self, Problem> {
-        let what = format!("cannot read the shard {}", path.display());
-        let refused = |found: &str| {
-            problem(&what, "the file as `haul plan` has written it", found, "make the plan again")
-        };
+        let refused = refused_by(path);
         let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
         let mut lines = BufReader::new(file).lines();
         let mut next = || match lines.next() {
@@ -44,15 +92,7 @@ impl Shard {
             Some(Err(error)) => Err(refused(&error.to_string())),
             None => Ok(None),
         };
-        let head: Head = serde_json::from_str(&next()?.unwrap_or_default())
-            .map_err(|error| refused(&format!("in its first line: {error}")))?;
-        let is_known = [super::VERSION, super::VERSION_WITH_RANGES].contains(&head.haul_shard);
-        if !is_known || (head.shard, head.of) != (number, plan.shards) {
-            return Err(refused(&format!("shard {} of {}", head.shard, head.of)));
-        }
-        if head.plan != plan.id {
-            return Err(refused("the shard of another plan, which was written at the same time"));
-        }
+        let head = read_head(&next()?.unwrap_or_default(), number, plan, &refused)?;
         let (mut names, mut ranges) = (PackedNames::default(), FileRanges::default());
         let mut count = 0;
         while let Some(text) = next()? {
