@@ -1750,7 +1750,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__plan)
-            opts="-h -V --shards --out --stripe-size --shared-target --whole-files --include --exclude --json --help --version"
+            opts="-h -V --shards --out --simulate --stripe-size --shared-target --whole-files --include --exclude --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1761,6 +1761,10 @@ _haul() {
                     return 0
                     ;;
                 --out)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --simulate)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

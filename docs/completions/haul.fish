@@ -329,12 +329,13 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -s h -l help -d 'Print h
 complete -c haul -n "__fish_haul_using_subcommand copy" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand plan" -l shards -d 'Number of shards: several for each machine, so that one that is slow holds up little' -r
 complete -c haul -n "__fish_haul_using_subcommand plan" -l out -d 'The directory to write, outside of SOURCE, where every run can read it' -r -F
+complete -c haul -n "__fish_haul_using_subcommand plan" -l simulate -d 'Predict the time of the plan on a fleet such as nodes=4,nic=25Gbit, and what limits it' -r
 complete -c haul -n "__fish_haul_using_subcommand plan" -l stripe-size -d 'Cut large files at multiples of SIZE, as of the stripes of a parallel file system, for several shards; else those of Lustre are used where the source has them, or 64M' -r
 complete -c haul -n "__fish_haul_using_subcommand plan" -l include -d 'Take what fits, as --exclude says' -r
 complete -c haul -n "__fish_haul_using_subcommand plan" -l exclude -d 'Leave out what fits: *.tmp, /top/*.log, cache/' -r
 complete -c haul -n "__fish_haul_using_subcommand plan" -l shared-target -d 'The URLs lead to one directory, on a file system that their servers share: large files are cut, though several servers write them'
 complete -c haul -n "__fish_haul_using_subcommand plan" -l whole-files -d 'Cut no file'
-complete -c haul -n "__fish_haul_using_subcommand plan" -l json -d 'Print one JSON object a line: a shard each, and last the plan'
+complete -c haul -n "__fish_haul_using_subcommand plan" -l json -d 'Print one JSON object a line: a shard each, then the plan, and last the simulation'
 complete -c haul -n "__fish_haul_using_subcommand plan" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand plan" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand report" -l html -d 'Write a page with a chart for the fleet and one for each machine; nothing is fetched' -r -F

@@ -21,6 +21,7 @@ pub mod report;
 pub mod results;
 pub mod serve;
 pub mod shard_number;
+pub mod simulation;
 pub mod ssh;
 pub mod token;
 pub mod transfer;

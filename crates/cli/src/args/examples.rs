@@ -207,7 +207,26 @@ const PLAN: &[Section] = &[
 haul plan /data/run7 URL1 URL2 --shards 64 --out /shared/plan
 haul push --plan /shared/plan --shard 3             one shard, by hand
 sbatch --array=1-64%8 --wrap 'haul push --plan /shared/plan --shard auto --wait'
-seq 64 | parallel -j2 -S n1,n2 --retries 3 haul push --plan /shared/plan --shard {} --wait",
+seq 64 | parallel -j2 -S n1,n2 --retries 3 haul push --plan /shared/plan --shard {} --wait
+haul plan /shared/plan --simulate nodes=8,nic=25Gbit,server-nic=100Gbit,server-disk=6G",
+    },
+    Section {
+        title: "Fleet, for --simulate: words with a comma between",
+        lines: "\
+nodes=N                     machines that send; the only word that must be there
+runs=N                      runs at a time on each; 1
+servers=N                   machines that receive; as many as the plan has URLs
+nic, server-nic=RATE        network card of each node, of each server: 25Gbit, 3G
+disk, server-disk=RATE      disk of each
+nic.2, server-disk.1=RATE   of a single one
+core=RATE                   link between nodes and servers
+shared-source=RATE          file system that all nodes read
+shared-target=RATE          file system that all servers write
+run=RATE, files=N           most bytes and files a second of one run; any, 20000
+start=TIME                  of a run, until its first byte; 1s
+mtbf=TIME                   mean time between failures of a node: 30d; none fails
+requeue, repair=TIME        until its shards go on, until it takes others; 2m, 10m
+seed=N, mtu=N               of the failures, 1; bytes of a packet, 1500",
     },
     Section {
         title: "Exit status",

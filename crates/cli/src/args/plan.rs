@@ -1,6 +1,12 @@
 //! Arguments of `haul plan`, and their check.
 
-use super::{ssh::OtherSide, transfer::parse_url, tree::LowRules, usage_problem};
+use super::{
+    simulation::{LowFleet, parse_fleet},
+    ssh::OtherSide,
+    transfer::parse_url,
+    tree::LowRules,
+    usage_problem,
+};
 use clap::Args;
 use haul_transfer::{
     LargeFiles, Problem, SHARDS_MAX, STRIPE_UNIT_BYTES, Selection, internals::parse_size,
@@ -16,22 +22,29 @@ use std::{ffi::OsString, path::PathBuf};
 ///
 /// With several URLs the shards take turns: shard 1 goes to the first URL, shard 2 to the second.
 /// PLAN holds them with their tokens, so only its owner can read it.
+///
+/// With --simulate it predicts how long a fleet takes for the plan, and what limits it. A plan that
+/// is there is named alone.
 #[derive(Debug, Args)]
 #[command(override_usage = "haul plan [OPTIONS] <SOURCE> <URL|[USER@]HOST:PATH>... --shards <N> \
-                            --out <PLAN>")]
+                            --out <PLAN>\n       haul plan --simulate <FLEET> [--json] <PLAN>")]
 pub struct LowPlan {
     // One list, so that options may stand anywhere among the words.
-    #[arg(value_name = "SOURCE", required = true, num_args = 2..)]
+    #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
     #[arg(help = "A directory, `dir` or `dir/`, and then haul://[TOKEN@]HOST[:PORT]/dir/ or \
-                  [USER@]HOST:dir/, one or several")]
+                  [USER@]HOST:dir/, one or several; with --simulate a PLAN alone")]
     pub words: Vec<OsString>,
     /// Number of shards: several for each machine, so that one that is slow holds up little
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
-    pub shards: u32,
+    #[arg(required_unless_present = "simulate")]
+    pub shards: Option<u32>,
     /// The directory to write, outside of SOURCE, where every run can read it
-    #[arg(long, value_name = "PLAN")]
-    pub out: PathBuf,
+    #[arg(long, value_name = "PLAN", required_unless_present = "simulate")]
+    pub out: Option<PathBuf>,
+    /// Predict the time of the plan on a fleet such as nodes=4,nic=25Gbit, and what limits it
+    #[arg(long, value_name = "FLEET", value_parser = parse_fleet)]
+    pub simulate: Option<LowFleet>,
     /// Cut large files at multiples of SIZE, as of the stripes of a parallel file system, for
     /// several shards; else those of Lustre are used where the source has them, or 64M
     #[arg(long, value_name = "SIZE", value_parser = parse_stripe)]
@@ -45,14 +58,26 @@ pub struct LowPlan {
     pub whole_files: bool,
     #[command(flatten)]
     pub rules: LowRules,
-    /// Print one JSON object a line: a shard each, and last the plan
+    /// Print one JSON object a line: a shard each, then the plan, and last the simulation
     #[arg(long)]
     pub json: bool,
+}
+
+/// A plan as it was asked for.
+#[derive(Debug)]
+pub enum PlanWanted {
+    /// A plan to make.
+    New(CheckedPlan),
+    /// The directory of one that is there, to be simulated.
+    Existing(PathBuf),
 }
 
 /// A plan to make, of which every word was checked.
 #[derive(Debug)]
 pub struct CheckedPlan {
+    /// The directory to write.
+    pub place: PathBuf,
+    pub shards: u32,
     /// The source, from the root on, for runs that begin in another directory.
     pub source: PathBuf,
     pub targets: Vec<String>,
@@ -73,15 +98,43 @@ impl LowPlan {
     /// Checks the words of `haul plan`.
     ///
     /// # Errors
-    /// If a target is none.
-    pub fn checked(&self) -> Result<CheckedPlan, Problem> {
-        let [source, targets @ ..] = &self.words[..] else {
-            return Err(usage_problem(
+    /// If a target is none, or words are missing or too many for what is wanted.
+    pub fn checked(&self) -> Result<PlanWanted, Problem> {
+        match (&self.words[..], &self.simulate) {
+            ([plan], Some(_)) => self.existing(plan).map(PlanWanted::Existing),
+            ([source, targets @ ..], _) if !targets.is_empty() => {
+                self.new_plan(source, targets).map(PlanWanted::New)
+            }
+            _ => Err(usage_problem(
                 "nothing to plan",
                 "a directory and a URL",
                 "fewer words",
                 "haul plan SOURCE URL --shards 16 --out PLAN",
-            ));
+            )),
+        }
+    }
+
+    fn existing(&self, plan: &OsString) -> Result<PathBuf, Problem> {
+        let is_made = self.shards.is_some()
+            || self.out.is_some()
+            || self.stripe_size.is_some()
+            || self.shared_target
+            || self.whole_files
+            || !self.rules.0.is_empty();
+        if is_made {
+            let what = format!("cannot make a plan of {} alone", plan.to_string_lossy());
+            let needs = "a directory and a URL";
+            let hint = "leave out the options of a new plan where an existing one is simulated";
+            return Err(usage_problem(&what, needs, "no URL", hint));
+        }
+        Ok(plan.into())
+    }
+
+    fn new_plan(&self, source: &OsString, targets: &[OsString]) -> Result<CheckedPlan, Problem> {
+        let (Some(shards), Some(place)) = (self.shards, self.out.clone()) else {
+            let found = "no --shards or no --out";
+            let hint = "to simulate a plan that is there, name its directory alone";
+            return Err(usage_problem("cannot make a plan", "--shards and --out", found, hint));
         };
         let targets = targets.iter().map(|word| {
             if !OtherSide::is_named_by(word) {
@@ -110,6 +163,7 @@ impl LowPlan {
         let is_cut = !self.whole_files && (targets.len() == 1 || self.shared_target);
         let stripe_bytes = self.stripe_size;
         let large_files = if is_cut { LargeFiles::Cut { stripe_bytes } } else { LargeFiles::Whole };
-        Ok(CheckedPlan { source: here.join(source), targets, selection, large_files })
+        let source = here.join(source);
+        Ok(CheckedPlan { place, shards, source, targets, selection, large_files })
     }
 }

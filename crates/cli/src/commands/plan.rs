@@ -1,34 +1,67 @@
-//! `haul plan`: cuts a directory into shards that many machines move.
+//! `haul plan`: cuts a directory into shards that many machines move, or simulates that they do.
+
+mod simulation;
 
 use crate::{
-    args::plan::LowPlan,
+    args::plan::{CheckedPlan, LowPlan, PlanWanted},
     failure::{ExitStatus, Failure},
     interrupt,
     ui::{self, units},
 };
-use haul_transfer::{Made, ShardLoad, make_plan};
+use haul_transfer::{Made, Plan, ShardLoad, make_plan};
 use serde_json::json;
 use std::ops::RangeInclusive;
 
-/// Makes a plan and says what is in it.
+/// Makes a plan and says what is in it, or predicts its time on a fleet, or both.
 ///
 /// # Errors
-/// If the source is no directory, or the plan cannot be written.
+/// If the source is no directory, the plan cannot be written, or there is none to simulate.
 pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
-    let checked = low.checked()?;
-    let interrupt = interrupt::on_signals()?;
-    haul_transfer::raise_open_files_limit();
-    let place = (&checked.selection, checked.large_files, &*low.out);
-    let made = make_plan(&checked.source, checked.targets, low.shards, place, &interrupt)?;
-    for problem in made.left_out.iter().chain(&made.failed) {
-        ui::print_to_stderr(&problem.to_string());
+    let wanted = match low.checked()? {
+        PlanWanted::New(checked) => checked,
+        PlanWanted::Existing(place) => {
+            let plan = Plan::open(&place)?;
+            simulate(low, &plan, &plan.loads()?)?;
+            return Ok(ExitStatus::AllDone);
+        }
+    };
+    // A fleet that cannot be is told before the tree is listed.
+    if let Some(fleet) = &low.simulate {
+        fleet.with_targets(wanted.targets.len())?;
     }
+    let made = make(&wanted)?;
     if low.json {
         print_json(&made);
     } else {
-        ui::print_to_stdout(&text(&made, &low.out.display().to_string()));
+        ui::print_to_stdout(&text(&made, &wanted.place.display().to_string()));
     }
+    simulate(low, &made.plan, &made.loads)?;
     Ok(if made.failed.is_empty() { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
+}
+
+fn make(wanted: &CheckedPlan) -> Result<Made, Failure> {
+    let interrupt = interrupt::on_signals()?;
+    haul_transfer::raise_open_files_limit();
+    let CheckedPlan { source, targets, shards, .. } = wanted;
+    let place = (&wanted.selection, wanted.large_files, &*wanted.place);
+    let made = make_plan(source, targets.clone(), *shards, place, &interrupt)?;
+    for problem in made.left_out.iter().chain(&made.failed) {
+        ui::print_to_stderr(&problem.to_string());
+    }
+    Ok(made)
+}
+
+/// Shows what `--simulate` wants to know, if it is there.
+fn simulate(low: &LowPlan, plan: &Plan, loads: &[ShardLoad]) -> Result<(), Failure> {
+    let Some(fleet) = &low.simulate else { return Ok(()) };
+    let fleet = fleet.with_targets(plan.targets.len())?;
+    let prediction = haul_transfer::simulate(&fleet, loads)?;
+    if low.json {
+        simulation::print_json(plan, &fleet, &prediction);
+    } else {
+        ui::print_to_stdout(&simulation::text(plan, &fleet, &prediction));
+    }
+    Ok(())
 }
 
 fn print_json(made: &Made) {

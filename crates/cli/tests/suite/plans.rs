@@ -218,3 +218,46 @@ fn what_is_no_plan_and_no_shard_ends_with_two() {
     planned(&place, &two).refused(&["haul serve"]);
     assert!(!place.path("plan").exists());
 }
+
+/// Predictions are of the plan that is there, and nothing of it changes.
+#[test]
+fn a_plan_is_simulated_when_it_is_made_and_later() {
+    let place = Place::new();
+    for number in 0..8 {
+        place.file(&place.source(format!("tree/{number}")), 1 << 20);
+    }
+    let target = "ann@dtn1:/data/";
+    let fleet = ["--simulate", "nodes=2,disk=1M,start=0s"];
+    let words = words![place.source("tree"), target, "--shards", "4", fleet[0], fleet[1]];
+    let ran = planned(&place, &words);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let made = &ran.named("simulation")[0];
+    assert_eq!(made["seconds"], 4.0, "four shards of 2 MiB by two nodes: {made}");
+    assert_eq!((&made["limited_by"], &made["servers"]), (&"node_disk".into(), &1.into()), "{made}");
+    let simulated = |words: &[OsString]| {
+        let words = [&words!["plan", place.path("plan"), "--json"], words].concat();
+        Haul::start(place.command(&words)).finish()
+    };
+    let later = simulated(&words![fleet[0], fleet[1]]);
+    assert_eq!((later.status, &later.named("simulation")[0]), (0, made), "{later:?}");
+    // A failure now and then, and one server that is slow.
+    let words = "nodes=2,disk=1M,start=0s,servers=2,server-disk.2=256K,mtbf=1h,seed=3";
+    let ran = simulated(&words!["--simulate", words]);
+    let slow = &ran.named("simulation")[0];
+    assert_eq!((&slow["limited_by"], &slow["courses"]), (&"server_disk".into(), &100.into()));
+    assert!(slow["seconds"].as_f64().unwrap() >= 16.0, "{slow}");
+    let words = words!["plan", place.path("plan"), "--simulate", words];
+    let output = place.command(&words).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("limited by the disk of server 2"), "{text}");
+    for (words, said) in [
+        (words!["--simulate", "nodes=2,nic.3=1G"], "a number from 1 to 2"),
+        (words!["--simulate", fleet[1], "--shards", "5"], "leave out the options of a new plan"),
+        (words!["--simulate", fleet[1], target], "name its directory alone"),
+        (words!["--shards", "5", "--out", "other"], "a directory and a URL"),
+    ] {
+        simulated(&words).refused(&[said]);
+    }
+    let words = words!["plan", place.path("none"), fleet[0], fleet[1], "--json"];
+    Haul::start(place.command(&words)).finish().refused(&["cannot read the plan"]);
+}
