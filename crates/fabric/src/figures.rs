@@ -20,7 +20,8 @@ pub struct Figures {
     pub messages: u64,
     /// Bytes that were moved through a buffer of this process, headers and trailers among them.
     pub buffered_bytes: u64,
-    /// Bytes of files that were read into a buffer to be sent.
+    /// Bytes of files that were read into a buffer to be sent, or that the provider copied as their
+    /// message was short.
     pub copied_bytes: u64,
     /// Bytes that were sent out of windows on files.
     pub window_bytes: u64,

@@ -286,9 +286,11 @@ impl SendEnd {
         Ok(())
     }
 
-    /// Whether windows are taken for a part of this length.
+    /// Whether windows are taken for a part of this length. A rate may have made messages so short
+    /// that the provider copies each of them.
     fn takes_windows(&self, len_bytes: u64) -> bool {
-        self.figures.refused.is_none() && len_bytes > self.provider.copied_bytes_max()
+        let message_bytes = len_bytes.min(self.message_bytes as u64);
+        self.figures.refused.is_none() && message_bytes > self.provider.copied_bytes_max()
     }
 
     /// Registers the pages of what comes next; `None` where they cannot be registered.
@@ -336,7 +338,12 @@ impl SendEnd {
             let source = Source::Window(window.clone(), range.clone());
             self.send_message(source).map_err(|error| (at, error.into()))?;
             sent = range.end;
-            self.figures.window_bytes += range.len() as u64;
+            let len_bytes = range.len() as u64;
+            if len_bytes > self.provider.copied_bytes_max() {
+                self.figures.window_bytes += len_bytes;
+            } else {
+                self.figures.copied_bytes += len_bytes;
+            }
             // A page that is gone was sent as zeros, too, or the pair breaks: the part ends here.
             let lost = |_| (moved + sent as u64, FileError::Truncated);
             window.see(range, &mut *see).map_err(lost)?;

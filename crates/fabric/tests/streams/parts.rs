@@ -164,3 +164,29 @@ fn no_message_goes_before_the_rate_lets_it_go() {
         assert!(took >= Duration::from_secs_f64(4.0 * 8192.0 / 100_000.0), "{way:?}: {took:?}");
     }
 }
+
+/// Case of a rate that makes messages so short that tcp and shm copy each one: windows would be
+/// registered for nothing, and the report said that nothing was copied.
+#[test]
+fn what_the_provider_copies_by_itself_is_counted_as_copied() {
+    for way in fabric_ways() {
+        let (mut near, far, _) = pair(way, [32 * MIB, 32 * MIB], Wait::Adaptive);
+        let copied_max = near.provider().copied_bytes_max();
+        let file = file_of(&bytes_of(MIB + 8192, 9));
+        let receiver = thread::spawn(move || drain(far));
+        // The last message of this window is a short one.
+        near.send_file(&file, 0, MIB as u64 + 8192, &mut |_| ()).unwrap();
+        let short = if copied_max >= 8192 { 8192 } else { 0 };
+        let (copied, windows) = (near.figures().copied_bytes, near.figures().windows);
+        assert_eq!((copied, windows), (short, 1), "{way:?}");
+        assert_eq!(near.figures().window_bytes + short, MIB as u64 + 8192, "{way:?}");
+        // Messages of a tenth of a second.
+        near.set_rate(163_840);
+        near.send_file(&file, 0, 3 * 16_384, &mut |_| ()).unwrap();
+        let (more, windows) = if copied_max >= 16_384 { (3 * 16_384, 1) } else { (0, 2) };
+        let figures = near.figures();
+        assert_eq!((figures.copied_bytes, figures.windows), (short + more, windows), "{way:?}");
+        drop(near);
+        receiver.join().unwrap();
+    }
+}
