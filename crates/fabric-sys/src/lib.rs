@@ -41,6 +41,6 @@ pub use {
     error::Error,
     info::{EndpointKind, Info},
     library::{NoLibrary, load},
-    listener::{Address, Listener, Patience, Ticket, connect},
+    listener::{Address, Listener, Patience, Queue, Ticket, connect},
     memory::{Buffer, NoWindow, Reach, Remote, Window},
 };

@@ -127,7 +127,7 @@ fn region(regions: &Path, address: &[u8]) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Channel, Domain, EndpointKind, Info, Listener, Patience, connect};
+    use crate::{Channel, Domain, EndpointKind, Info, Listener, Patience, Queue, connect};
     use std::{process::Command, thread, time::Duration};
 
     #[test]
@@ -139,11 +139,11 @@ mod tests {
         let patience = || Patience::new(Duration::from_secs(20), &|| false);
         let is_named = |address: &[u8]| region(Path::new(REGIONS), address).unwrap().exists();
         let ticket = [7; 16];
-        let mut listener = Listener::new(&open(), ticket).unwrap();
+        let mut listener = Listener::new(&open(), ticket, Queue::CanSleep).unwrap();
         let address = listener.address().unwrap();
         assert!(is_named(&address.bytes));
         let accepted = thread::spawn(move || listener.accept(patience()).unwrap());
-        let mut near = connect(&open(), &address, &ticket, patience()).unwrap();
+        let mut near = connect(&open(), &address, &ticket, Queue::CanSleep, patience()).unwrap();
         let mut far = accepted.join().unwrap();
         let own = |channel: &mut Channel| channel.parts().names.clone().unwrap().own;
         assert_eq!(own(&mut far), address.bytes);
@@ -156,7 +156,8 @@ mod tests {
     fn a_region_takes_a_small_part_of_its_length() {
         use std::os::unix::fs::MetadataExt;
         let info = Info::find("shm", EndpointKind::ReliableDatagrams, None).unwrap();
-        let mut listener = Listener::new(&Domain::open(info).unwrap(), [7; 16]).unwrap();
+        let mut listener =
+            Listener::new(&Domain::open(info).unwrap(), [7; 16], Queue::CanSleep).unwrap();
         let address = listener.address().unwrap();
         let found = region(Path::new(REGIONS), &address.bytes).unwrap().metadata().unwrap();
         assert!(found.len() >= 8 << 20, "{found:?}");

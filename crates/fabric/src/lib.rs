@@ -28,6 +28,7 @@
 
 mod error;
 mod figures;
+mod local;
 mod provider;
 
 #[cfg(feature = "libfabric")]
@@ -48,6 +49,7 @@ mod absent;
 
 pub use error::Error;
 pub use figures::{Figures, Wait};
+pub use local::LocalAddress;
 pub use provider::{Mover, NoSuchProvider, PAIRS_MAX, Provider};
 
 #[cfg(feature = "libfabric")]

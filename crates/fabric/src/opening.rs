@@ -1,12 +1,14 @@
 //! How a pair comes to be: a provider is opened, one side waits, the other one connects.
 
-use std::{net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use haul_fabric_sys::{Address, Channel, Domain, EndpointKind, Info, Listener, Patience, Ticket};
+use haul_fabric_sys::{
+    Address, Channel, Domain, EndpointKind, Info, Listener, Patience, Queue, Ticket,
+};
 use rustix::io::Errno;
 
 use crate::{
-    Error, Exchange, Provider, ReceiveEnd, SendEnd, Wait,
+    Error, Exchange, LocalAddress, Provider, ReceiveEnd, SendEnd, Wait,
     endpoint::{self, Endpoint},
 };
 
@@ -28,15 +30,18 @@ pub fn load() -> Result<(), Error> {
 pub struct Fabric {
     provider: Provider,
     domain: Arc<Domain>,
+    local: LocalAddress,
+    wait: Wait,
 }
 
 impl Fabric {
-    /// Opens a provider, on the card that has the address `local`.
+    /// Opens a provider, on the card that has this address.
     ///
     /// # Errors
     /// [`Error::NoLibrary`] and [`Error::NoProvider`] where this host has none there.
-    pub fn open(provider: Provider, local: IpAddr) -> Result<Self, Error> {
+    pub fn open(provider: Provider, local: impl Into<LocalAddress>) -> Result<Self, Error> {
         load()?;
+        let local = local.into();
         let node = local.to_string();
         let (kind, node) = match provider {
             Provider::Verbs | Provider::Tcp => (EndpointKind::Connected, Some(node.as_str())),
@@ -52,7 +57,20 @@ impl Fabric {
         };
         let info = Info::find(provider.name(), kind, node).map_err(refused)?;
         let domain = Domain::open(info).map_err(refused)?;
-        Ok(Self { provider, domain })
+        Ok(Self { provider, domain, local, wait: Wait::default() })
+    }
+
+    /// The same provider, whose pairs wait in another way from here on.
+    #[must_use]
+    pub fn waiting(&self, wait: Wait) -> Self {
+        Self { wait, ..self.clone() }
+    }
+
+    fn queue(&self) -> Queue {
+        match self.wait {
+            Wait::Poll => Queue::Polled,
+            Wait::Sleep | Wait::Adaptive => Queue::CanSleep,
+        }
     }
 
     #[must_use]
@@ -71,9 +89,9 @@ impl Fabric {
     /// # Errors
     /// What the provider says.
     pub fn listen(&self, ticket: Ticket) -> Result<Listening, Error> {
-        let mut listener = Listener::new(&self.domain, ticket)?;
+        let mut listener = Listener::new(&self.domain, ticket, self.queue())?;
         let contact = Contact { ticket, address: listener.address()? };
-        Ok(Listening { provider: self.provider, listener, contact })
+        Ok(Listening { provider: self.provider, wait: self.wait, listener, contact })
     }
 
     /// Connects to an endpoint that waits. `lifeline` is the TCP connection over which the contact
@@ -88,12 +106,14 @@ impl Fabric {
         lifeline: OwnedFd,
         timeout: Duration,
     ) -> Result<Pair, Error> {
-        let Contact { ticket, address } = contact;
+        let Contact { ticket, mut address } = contact.clone();
+        self.local.write_zone(&mut address.bytes);
         let has_ended = || endpoint::has_ended(&lifeline);
         let patience = Patience::new(timeout, &has_ended);
-        let channel = haul_fabric_sys::connect(&self.domain, address, ticket, patience);
+        let channel =
+            haul_fabric_sys::connect(&self.domain, &address, &ticket, self.queue(), patience);
         let channel = channel.map_err(|error| in_vain(error, "the peer's endpoint", timeout))?;
-        Ok(Pair { provider: self.provider, channel, lifeline })
+        Ok(Pair { provider: self.provider, wait: self.wait, channel, lifeline })
     }
 }
 
@@ -124,6 +144,7 @@ fn in_vain(error: haul_fabric_sys::Error, what: &'static str, timeout: Duration)
 #[derive(Debug)]
 pub struct Listening {
     provider: Provider,
+    wait: Wait,
     listener: Listener,
     contact: Contact,
 }
@@ -144,7 +165,7 @@ impl Listening {
         let has_ended = || endpoint::has_ended(&lifeline);
         let channel = self.listener.accept(Patience::new(timeout, &has_ended));
         let channel = channel.map_err(|error| in_vain(error, "the peer to connect", timeout))?;
-        Ok(Pair { provider: self.provider, channel, lifeline })
+        Ok(Pair { provider: self.provider, wait: self.wait, channel, lifeline })
     }
 }
 
@@ -190,6 +211,7 @@ impl Contact {
 #[derive(Debug)]
 pub struct Pair {
     provider: Provider,
+    wait: Wait,
     channel: Channel,
     lifeline: OwnedFd,
 }
@@ -205,8 +227,8 @@ impl Pair {
     ///
     /// # Errors
     /// [`Error::NoMemory`] where it cannot be registered.
-    pub fn into_sender(self, share_bytes: usize, wait: Wait) -> Result<SendEnd, Error> {
-        SendEnd::new(self.provider, self.into_endpoint(wait), share_bytes)
+    pub fn into_sender(self, share_bytes: usize) -> Result<SendEnd, Error> {
+        SendEnd::new(self.provider, self.into_endpoint(), share_bytes)
     }
 
     /// Makes this the end that receives, with at most `share_bytes` of registered memory. The same
@@ -214,8 +236,8 @@ impl Pair {
     ///
     /// # Errors
     /// [`Error::NoMemory`] where it cannot be registered.
-    pub fn into_receiver(self, share_bytes: usize, wait: Wait) -> Result<ReceiveEnd, Error> {
-        ReceiveEnd::new(self.provider, self.into_endpoint(wait), share_bytes)
+    pub fn into_receiver(self, share_bytes: usize) -> Result<ReceiveEnd, Error> {
+        ReceiveEnd::new(self.provider, self.into_endpoint(), share_bytes)
     }
 
     /// Makes this an end whose sides take turns, with messages of at most this length, once the
@@ -223,17 +245,19 @@ impl Pair {
     ///
     /// # Errors
     /// [`Error::NoMemory`] where memory cannot be registered, [`Error::PeerGone`] without a peer.
-    pub fn into_exchange(self, message_bytes_max: usize, wait: Wait) -> Result<Exchange, Error> {
-        Exchange::new(self.into_endpoint(wait), message_bytes_max)
+    pub fn into_exchange(self, message_bytes_max: usize) -> Result<Exchange, Error> {
+        Exchange::new(self.into_endpoint(), message_bytes_max)
     }
 
-    pub(crate) fn into_endpoint(self, wait: Wait) -> Endpoint {
-        Endpoint::new(self.channel, self.lifeline, wait)
+    pub(crate) fn into_endpoint(self) -> Endpoint {
+        Endpoint::new(self.channel, self.lifeline, self.wait)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
     state::{StateDirectory, usual_state_directories},
     storage::root::Root,
     token::Token,
-    transport::tls,
+    transport::{resolve, tls},
     url::HaulUrl,
 };
 use crate::{problem::Problem, session::streams::choose_congestion};
@@ -339,10 +339,9 @@ fn canonical(peer: SocketAddr) -> SocketAddr {
 /// Listens on an address. `[::]` takes IPv4 too, where the host has IPv6; otherwise 0.0.0.0 stands
 /// in.
 fn listen(address: &str) -> Result<(TcpListener, SocketAddr), Problem> {
-    let bound = TcpListener::bind(address).or_else(|error| match address.strip_prefix("[::]:") {
-        Some(port) if error.kind() != io::ErrorKind::AddrInUse => {
-            TcpListener::bind(format!("0.0.0.0:{port}"))
-        }
+    let bind = |address: &str| TcpListener::bind(&*resolve::addresses(address)?);
+    let bound = bind(address).or_else(|error| match address.strip_prefix("[::]:") {
+        Some(port) if error.kind() != io::ErrorKind::AddrInUse => bind(&format!("0.0.0.0:{port}")),
         _ => Err(error),
     });
     let ready = bound.and_then(|listener| {

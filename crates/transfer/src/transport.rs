@@ -4,6 +4,7 @@ pub mod by_proxy;
 pub mod control;
 pub mod fireflies;
 pub mod race;
+pub mod resolve;
 pub mod segments;
 pub mod tcp;
 pub mod tls;

@@ -52,20 +52,20 @@ pub trait Ends: Sized {
     ///
     /// # Errors
     /// If memory cannot be registered, or the other side has gone.
-    fn made(next: impl Fn() -> Result<Pair>, wait: Wait) -> Result<Self>;
+    fn made(next: impl Fn() -> Result<Pair>) -> Result<Self>;
 }
 
 impl Ends for Ask {
-    fn made(next: impl Fn() -> Result<Pair>, wait: Wait) -> Result<Self> {
-        let send = next()?.into_sender(END_BYTES_MAX, wait)?;
-        Ok((send, next()?.into_receiver(END_BYTES_MAX, wait)?))
+    fn made(next: impl Fn() -> Result<Pair>) -> Result<Self> {
+        let send = next()?.into_sender(END_BYTES_MAX)?;
+        Ok((send, next()?.into_receiver(END_BYTES_MAX)?))
     }
 }
 
 impl Ends for Answer {
-    fn made(next: impl Fn() -> Result<Pair>, wait: Wait) -> Result<Self> {
-        let receive = next()?.into_receiver(END_BYTES_MAX, wait)?;
-        Ok((receive, next()?.into_sender(END_BYTES_MAX, wait)?))
+    fn made(next: impl Fn() -> Result<Pair>) -> Result<Self> {
+        let receive = next()?.into_receiver(END_BYTES_MAX)?;
+        Ok((receive, next()?.into_sender(END_BYTES_MAX)?))
     }
 }
 
@@ -78,7 +78,7 @@ impl<Made: Ends> Links<Made> {
         let Some(wait) = task.wait() else { return Ok(()) };
         if let Task::Latency { .. } = task {
             if self.exchanges.iter().all(|(made, _)| *made != wait) {
-                let exchange = self.pair()?.into_exchange(self.message_bytes_max, wait)?;
+                let exchange = self.pair(wait)?.into_exchange(self.message_bytes_max)?;
                 self.exchanges.push((wait, exchange));
             }
             return Ok(());
@@ -86,7 +86,7 @@ impl<Made: Ends> Links<Made> {
         if self.ends.iter().any(|(made, _)| *made == wait) {
             return Ok(());
         }
-        let ends = Made::made(|| self.pair(), wait)?;
+        let ends = Made::made(|| self.pair(wait))?;
         self.ends.push((wait, ends));
         Ok(())
     }
@@ -109,7 +109,8 @@ impl<Made: Ends> Links<Made> {
         &mut found.expect("the task had it made").1
     }
 
-    fn pair(&self) -> Result<Pair> {
+    fn pair(&self, wait: Wait) -> Result<Pair> {
+        let fabric = self.fabric.waiting(wait);
         let mut lifeline = match &self.other {
             Other::Listener(listener) => listener.accept()?.0,
             Other::At(address) => TcpStream::connect(address)?,
@@ -117,7 +118,7 @@ impl<Made: Ends> Links<Made> {
         if let Other::Listener(_) = self.other {
             let mut ticket = [0; 16];
             rustix::rand::getrandom(&mut ticket, rustix::rand::GetRandomFlags::empty())?;
-            let listening = self.fabric.listen(ticket)?;
+            let listening = fabric.listen(ticket)?;
             let contact = listening.contact().encode();
             lifeline.write_all(&(contact.len() as u64).to_le_bytes())?;
             lifeline.write_all(&contact)?;
@@ -131,7 +132,7 @@ impl<Made: Ends> Links<Made> {
         }
         let mut contact = vec![0; usize::try_from(len)?];
         lifeline.read_exact(&mut contact)?;
-        Ok(self.fabric.connect(&Contact::decode(&contact)?, lifeline.into(), TIME_MAX)?)
+        Ok(fabric.connect(&Contact::decode(&contact)?, lifeline.into(), TIME_MAX)?)
     }
 }
 

@@ -256,6 +256,42 @@ fn a_server_that_does_not_do_it_is_told_of_and_auto_goes_on_by_tcp() {
     assert_same_files(&place.source("data"), &place.root("data"));
 }
 
+/// The server's network: one end of a wire, whose only address holds on that wire.
+const FAR: &str = "ip link set lo up && ip link add far type veth peer name near && \
+                   ip address add fe80::2/64 dev far nodad && ip link set far up && exec \"$@\"";
+/// The client's: takes the other end from the server, whose process is the first word.
+const NEAR: &str = "server=$1; shift; nsenter --net --target \"$server\" ip link set near netns $$ && \
+                    ip address add fe80::1/64 dev near nodad && ip link set near up && exec \"$@\"";
+
+/// Case of two hosts with link-local addresses alone: the wire is number 3 at the one and 2 at the
+/// other, and neither the name of the interface nor its number was passed on.
+#[test]
+fn hosts_of_one_link_reach_each_other_by_the_names_of_their_interfaces() {
+    let alone = |script: &str| words!["unshare", "--net", "sh", "-c", script, "sh"];
+    let tried = behind(&alone(FAR), std::process::Command::new("true")).output();
+    if !tried.as_ref().is_ok_and(|ran| ran.status.success()) {
+        return skip::skip("root, ip(8) and veth", format!("{tried:?}"));
+    }
+    let by_rdma = cfg!(feature = "fabric").then_some(["--fabric", "--fabric=tcp"]);
+    for by_rdma in [None, by_rdma] {
+        let place = Place::new();
+        place.file(&place.source("data"), 9 * MIB);
+        let options = by_rdma.map(|[serve, _]| serve);
+        let setup = ServerSetup::new(&place).options(options.as_slice()).behind(&alone(FAR));
+        let server = setup.start_at(&place, "[fe80::2%far]:0");
+        // Each host has a name of its own for the link: the server's says nothing to others.
+        let url = server.url("").into_string().unwrap().replace("[fe80::2]", "[fe80::2%near]");
+        let options = by_rdma.map(|[_, push]| push);
+        let words = words!["push", place.source("data"), url, "--json"];
+        let words = [words, options.iter().map(OsString::from).collect()].concat();
+        let near = [alone(NEAR), words![server.process.id().to_string()]].concat();
+        let ran = Haul::start(behind(&near, place.command(&words))).finish();
+        let report = ran.ok();
+        assert_eq!(report["send_engine"] == "fabric", by_rdma.is_some(), "{report}");
+        assert_same_files(&place.source("data"), &place.root("data"));
+    }
+}
+
 /// Words that run a program with a /dev/shm of its own, mounted with these options.
 fn with_shm(options: &str) -> Vec<OsString> {
     let mount = format!("mount -t tmpfs -o {options} none /dev/shm && exec \"$@\"");

@@ -129,10 +129,13 @@ pub fn tls_ends(near: Wire, far: Wire) -> (Wire, Wire) {
 
 #[cfg(feature = "fabric")]
 mod fabric {
-    use std::{net::Ipv4Addr, time::Duration};
+    use std::{
+        net::{IpAddr, Ipv4Addr},
+        time::Duration,
+    };
 
     use haul_datapath::{FabricEnd, Wire};
-    use haul_fabric::{Fabric, Provider, Wait};
+    use haul_fabric::{Fabric, Provider};
 
     use super::SocketBuffers;
 
@@ -142,16 +145,16 @@ mod fabric {
     pub fn ends(near: Wire, far: Wire, buffers: SocketBuffers) -> (Wire, Wire) {
         let (Wire::Tcp(near), Wire::Tcp(far)) = (near, far) else { panic!("two sockets") };
         let memory = if buffers == SocketBuffers::Automatic { 8 << 20 } else { 64 << 10 };
-        let fabric = || Fabric::open(Provider::Shm, Ipv4Addr::LOCALHOST.into()).unwrap();
+        let fabric = || Fabric::open(Provider::Shm, IpAddr::from(Ipv4Addr::LOCALHOST)).unwrap();
         let listening = fabric().listen([3; 16]).unwrap();
         let contact = listening.contact().clone();
         std::thread::scope(|threads| {
             let receiving = threads.spawn(move || {
                 let pair = listening.accept(far, LONG).unwrap();
-                pair.into_receiver(memory, Wait::Adaptive).unwrap()
+                pair.into_receiver(memory).unwrap()
             });
             let pair = fabric().connect(&contact, near, LONG).unwrap();
-            let sending = pair.into_sender(memory, Wait::Adaptive).unwrap();
+            let sending = pair.into_sender(memory).unwrap();
             let ends = (FabricEnd::Sends(sending), FabricEnd::Receives(receiving.join().unwrap()));
             (Wire::Fabric(Box::new(ends.0)), Wire::Fabric(Box::new(ends.1)))
         })

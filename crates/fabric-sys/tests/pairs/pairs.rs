@@ -11,12 +11,13 @@ use std::{
 
 use haul_fabric_sys::{
     Buffer, Channel, Completion, Domain, EndpointKind, Error, Info, Listener, NoWindow, Operation,
-    Patience, Reach, Source, Window, connect,
+    Patience, Queue, Reach, Source, Window, connect,
 };
 use haul_testkit::{FabricWay, fabric_ways};
 
 const LONG: Duration = Duration::from_secs(20);
 const TICKET: [u8; 16] = *b"sixteen letters.";
+const QUEUE: Queue = Queue::CanSleep;
 
 fn kind(way: FabricWay) -> EndpointKind {
     match way.provider {
@@ -33,12 +34,13 @@ fn domain(way: FabricWay, local: IpAddr) -> Arc<Domain> {
 
 /// Two ends; the second one was listened for.
 fn pair(way: FabricWay) -> (Channel, Channel) {
-    let mut listener = Listener::new(&domain(way, way.far), TICKET).expect("it listens");
+    let mut listener = Listener::new(&domain(way, way.far), TICKET, QUEUE).expect("it listens");
     let address = listener.address().expect("it has an address");
     let accepted =
         thread::spawn(move || listener.accept(Patience::new(LONG, &|| false)).expect("it accepts"));
-    let near = connect(&domain(way, way.near), &address, &TICKET, Patience::new(LONG, &|| false))
-        .expect("it connects");
+    let near =
+        connect(&domain(way, way.near), &address, &TICKET, QUEUE, Patience::new(LONG, &|| false))
+            .expect("it connects");
     (near, accepted.join().expect("it ends"))
 }
 
@@ -157,19 +159,29 @@ fn a_wait_ends_without_a_completion_and_with_one() {
 #[test]
 fn who_has_another_ticket_is_turned_away_and_the_right_one_still_comes_in() {
     for way in fabric_ways() {
-        let mut listener = Listener::new(&domain(way, way.far), TICKET).unwrap();
+        let mut listener = Listener::new(&domain(way, way.far), TICKET, QUEUE).unwrap();
         let address = listener.address().unwrap();
         let accepted =
             thread::spawn(move || listener.accept(Patience::new(LONG, &|| false)).unwrap());
         let short = Duration::from_millis(500);
-        let refused =
-            connect(&domain(way, way.near), &address, &[7; 16], Patience::new(short, &|| false))
-                .unwrap_err();
+        let refused = connect(
+            &domain(way, way.near),
+            &address,
+            &[7; 16],
+            QUEUE,
+            Patience::new(short, &|| false),
+        )
+        .unwrap_err();
         let codes = [libc::ECONNREFUSED, libc::ETIMEDOUT];
         assert!(codes.contains(&refused.code), "{way:?}: {refused}");
-        let near =
-            connect(&domain(way, way.near), &address, &TICKET, Patience::new(LONG, &|| false))
-                .unwrap();
+        let near = connect(
+            &domain(way, way.near),
+            &address,
+            &TICKET,
+            QUEUE,
+            Patience::new(LONG, &|| false),
+        )
+        .unwrap();
         drop((near, accepted.join().unwrap()));
     }
 }
@@ -177,7 +189,7 @@ fn who_has_another_ticket_is_turned_away_and_the_right_one_still_comes_in() {
 #[test]
 fn nobody_is_waited_for_longer_than_was_said() {
     for way in fabric_ways() {
-        let listener = Listener::new(&domain(way, way.far), TICKET).unwrap();
+        let listener = Listener::new(&domain(way, way.far), TICKET, QUEUE).unwrap();
         let begun = Instant::now();
         let error =
             listener.accept(Patience::new(Duration::from_millis(200), &|| false)).unwrap_err();
@@ -309,7 +321,7 @@ fn an_end_whose_peer_in_the_same_process_has_gone_can_still_be_polled() {
 #[test]
 fn a_wait_for_a_peer_ends_when_it_is_stopped() {
     for way in fabric_ways() {
-        let listener = Listener::new(&domain(way, way.far), TICKET).unwrap();
+        let listener = Listener::new(&domain(way, way.far), TICKET, QUEUE).unwrap();
         let begun = Instant::now();
         let stop = || begun.elapsed() > Duration::from_millis(100);
         let error = listener.accept(Patience::new(LONG, &stop)).unwrap_err();

@@ -7,8 +7,8 @@ use std::{
 
 use haul_fabric::{Contact, Error, Wait};
 use haul_fabric_sys::{
-    Address, Buffer, Channel, Domain, EndpointKind, Info, Listener, Operation, Patience, Reach,
-    Source, connect,
+    Address, Buffer, Channel, Domain, EndpointKind, Info, Listener, Operation, Patience, Queue,
+    Reach, Source, connect,
 };
 use haul_testkit::{FabricWay, fabric_ways};
 
@@ -29,7 +29,8 @@ pub fn connected(way: FabricWay, contact: &[u8]) -> Channel {
     let address = Address { format, bytes: contact[20..].to_vec() };
     let patience = Patience::new(LONG, &|| false);
     let domain = domain(way);
-    let mut channel = connect(&domain, &address, &[7; 16], patience).expect("it works here");
+    let mut channel =
+        connect(&domain, &address, &[7; 16], Queue::CanSleep, patience).expect("it works here");
     for _ in 0..8 {
         let words = Buffer::new(&domain, 12, Reach::Local).expect("it works here");
         let _ = channel.post(Operation::Receive(words));
@@ -76,7 +77,7 @@ fn receive_too_much(way: FabricWay, count: u8, len_bytes: usize) -> (Vec<u8>, Er
         drop((channel, near));
     });
     let pair = listening.accept(far.into(), LONG).expect("it works here");
-    let mut end = pair.into_receiver(8 * 4096, Wait::Adaptive).expect("it works here");
+    let mut end = pair.into_receiver(8 * 4096).expect("it works here");
     // Meanwhile more messages come than there are buffers.
     thread::sleep(Duration::from_millis(200));
     let mut came = Vec::new();
@@ -137,7 +138,7 @@ fn a_receiver_whose_buffers_become_shorter_is_refused_and_harms_nobody() {
         let node = (!is_shm).then(|| way.far.to_string());
         let info = Info::find(way.provider, kind, node.as_deref()).unwrap();
         let domain = Domain::open(info).unwrap();
-        let mut listener = Listener::new(&domain, [7; 16]).unwrap();
+        let mut listener = Listener::new(&domain, [7; 16], Queue::CanSleep).unwrap();
         let address = listener.address().unwrap();
         let contact = [&[7; 16][..], &address.format.to_le_bytes(), &address.bytes].concat();
         let (lifeline, _other) = sockets();
@@ -157,8 +158,11 @@ fn a_receiver_whose_buffers_become_shorter_is_refused_and_harms_nobody() {
             }
         });
         let contact = Contact::decode(&contact).unwrap();
-        let near = open(way, way.near).connect(&contact, lifeline.into(), LONG).unwrap();
-        let ended = near.into_sender(8 * MIB, Wait::Poll).and_then(|mut near| {
+        let near = open(way, way.near)
+            .waiting(Wait::Poll)
+            .connect(&contact, lifeline.into(), LONG)
+            .unwrap();
+        let ended = near.into_sender(8 * MIB).and_then(|mut near| {
             // A buffer is half full when the second words are taken.
             near.send(&[1; 500_000])?;
             thread::sleep(Duration::from_millis(200));

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use haul_fabric::{Contact, Error, ReceiveEnd, SendEnd, Wait};
+use haul_fabric::{Contact, Error, ReceiveEnd, SendEnd};
 use haul_testkit::{FabricWay, fabric_ways};
 
 use crate::streams::{HERE, LONG, MIB, bytes_of, file_of, open};
@@ -36,7 +36,7 @@ fn receive_from_child(test: &str, way: FabricWay) -> (Child, ReceiveEnd) {
     lifeline.write_all(&(contact.len() as u64).to_le_bytes()).expect("the child hears");
     lifeline.write_all(&contact).expect("the child hears");
     let pair = listening.accept(lifeline.into(), LONG).expect("the child comes");
-    (child, pair.into_receiver(MEMORY_BYTES, Wait::Adaptive).expect("memory"))
+    (child, pair.into_receiver(MEMORY_BYTES).expect("memory"))
 }
 
 /// The connection of a child that lives.
@@ -64,7 +64,7 @@ fn send_to_parent(address: &str) -> SendEnd {
     let contact = Contact::decode(&contact).expect("a contact");
     let way = fabric_ways()[0];
     let pair = open(way, way.near).connect(&contact, lifeline.into(), LONG).expect("it connects");
-    pair.into_sender(MEMORY_BYTES, Wait::Adaptive).expect("memory")
+    pair.into_sender(MEMORY_BYTES).expect("memory")
 }
 
 #[test]

@@ -53,7 +53,7 @@ fn a_receiver_tells_its_room_with_every_second_message_that_it_gives_back() {
             (counts(&mut channel, 3), channel, near)
         });
         let pair = listening.accept(far.into(), LONG).unwrap();
-        let mut far = pair.into_receiver(8 * 4096, Wait::Adaptive).unwrap();
+        let mut far = pair.into_receiver(8 * 4096).unwrap();
         for message in take_all(&mut far, 4) {
             far.give_back(message).unwrap();
             // Words that are said go on their way.

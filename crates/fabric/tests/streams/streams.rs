@@ -34,29 +34,30 @@ pub fn open(way: FabricWay, local: IpAddr) -> Fabric {
 pub fn pair(way: FabricWay, memory: [usize; 2], wait: Wait) -> (SendEnd, ReceiveEnd, TcpStream) {
     let (near, far) = sockets();
     let handle = near.try_clone().expect("it works here");
-    let listening = open(way, way.far).listen([7; 16]).expect("it works here");
+    let listening = open(way, way.far).waiting(wait).listen([7; 16]).expect("it works here");
     let contact = Contact::decode(&listening.contact().encode()).expect("it works here");
     let accepted = thread::spawn(move || {
         let pair = listening.accept(far.into(), LONG).expect("it works here");
-        pair.into_receiver(memory[1], wait).expect("it works here")
+        pair.into_receiver(memory[1]).expect("it works here")
     });
-    let fabric = open(way, way.near);
+    let fabric = open(way, way.near).waiting(wait);
     let near = fabric.connect(&contact, near.into(), LONG).expect("it works here");
-    let near = near.into_sender(memory[0], wait).expect("it works here");
+    let near = near.into_sender(memory[0]).expect("it works here");
     (near, accepted.join().expect("it works here"), handle)
 }
 
 /// Two ends whose sides take turns.
 fn turns(way: FabricWay, message_bytes_max: usize, wait: Wait) -> (Exchange, Exchange) {
     let (near, far) = sockets();
-    let listening = open(way, way.far).listen([7; 16]).expect("it works here");
+    let listening = open(way, way.far).waiting(wait).listen([7; 16]).expect("it works here");
     let contact = listening.contact().clone();
     let accepted = thread::spawn(move || {
         let pair = listening.accept(far.into(), LONG).expect("it works here");
-        pair.into_exchange(message_bytes_max, wait).expect("it works here")
+        pair.into_exchange(message_bytes_max).expect("it works here")
     });
-    let pair = open(way, way.near).connect(&contact, near.into(), LONG).expect("it works here");
-    let near = pair.into_exchange(message_bytes_max, wait).expect("it works here");
+    let fabric = open(way, way.near).waiting(wait);
+    let pair = fabric.connect(&contact, near.into(), LONG).expect("it works here");
+    let near = pair.into_exchange(message_bytes_max).expect("it works here");
     (near, accepted.join().expect("it works here"))
 }
 
@@ -221,11 +222,11 @@ fn an_end_whose_lifeline_is_cut_stops_though_messages_still_come() {
         let contact = Contact::decode(&listening.contact().encode()).unwrap();
         let sender = thread::spawn(move || {
             let pair = open(way, way.near).connect(&contact, near.into(), LONG).unwrap();
-            let mut near = pair.into_sender(MIB, Wait::Adaptive).unwrap();
+            let mut near = pair.into_sender(MIB).unwrap();
             while near.send(&[1; 4096]).and_then(|()| near.flush()).is_ok() {}
         });
         let pair = listening.accept(far.into(), LONG).unwrap();
-        let mut far = pair.into_receiver(8 * 4096, Wait::Adaptive).unwrap();
+        let mut far = pair.into_receiver(8 * 4096).unwrap();
         let mut came = 0;
         let error = loop {
             if came == 100 {
@@ -286,18 +287,18 @@ fn a_side_that_takes_turns_waits_until_the_other_has_its_buffers_or_has_left() {
             (near, accepted.join().unwrap(), words)
         };
         let (near, far, _) = pairs(way);
-        let is_ready = thread::spawn(move || near.into_exchange(100, Wait::Adaptive));
+        let is_ready = thread::spawn(move || near.into_exchange(100));
         thread::sleep(Duration::from_millis(200));
         assert!(!is_ready.is_finished(), "{way:?}: the other has no buffers yet");
-        far.into_exchange(100, Wait::Adaptive).unwrap();
+        far.into_exchange(100).unwrap();
         is_ready.join().unwrap().unwrap();
         let (near, _far, mut words) = pairs(way);
         words.write_all(b"X").unwrap();
-        let error = near.into_exchange(100, Wait::Adaptive).unwrap_err();
+        let error = near.into_exchange(100).unwrap_err();
         assert!(matches!(error, Error::BadMessage(_)), "{way:?}: {error}");
         let (near, _far, words) = pairs(way);
         words.shutdown(std::net::Shutdown::Write).unwrap();
-        let error = near.into_exchange(100, Wait::Adaptive).unwrap_err();
+        let error = near.into_exchange(100).unwrap_err();
         assert_eq!(error, Error::PeerGone, "{way:?}");
     }
 }

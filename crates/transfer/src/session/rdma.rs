@@ -16,7 +16,7 @@ use crate::{
 };
 use haul_datapath::{EngineInfo, FabricEnd, FabricFigures, Wire, engines};
 pub use haul_fabric::PAIRS_MAX;
-use haul_fabric::{Contact, Error, Fabric, Mover, Pair, Provider, Wait};
+use haul_fabric::{Contact, Error, Fabric, LocalAddress, Mover, Pair, Provider};
 use haul_protocol::StreamId;
 use rustix::net::sockopt;
 use std::{
@@ -112,7 +112,7 @@ impl Opening {
         Self(Arc::new(Opened { provider, outcome, thread: None }))
     }
 
-    fn begin(provider: Provider, local: IpAddr) -> Self {
+    fn begin(provider: Provider, local: LocalAddress) -> Self {
         let outcome = Arc::new(OnceLock::new());
         let opened = outcome.clone();
         let open = move || {
@@ -209,11 +209,10 @@ fn providers(wanted: &Rdma) -> &[Provider] {
 }
 
 /// The address at which a provider is to be opened, beside a connection.
-fn local_address(provider: Provider, beside: &TcpStream) -> Result<IpAddr, Error> {
-    let addresses = [beside.local_addr(), beside.peer_addr()];
-    let [local, peer] = addresses.map(|address| {
-        address.map_or(IpAddr::from([0, 0, 0, 0]), |address| address.ip().to_canonical())
-    });
+fn local_address(provider: Provider, beside: &TcpStream) -> Result<LocalAddress, Error> {
+    let unknown = LocalAddress::from(IpAddr::from([0, 0, 0, 0]));
+    let [local, peer] = [beside.local_addr(), beside.peer_addr()]
+        .map(|address| address.map_or(unknown, LocalAddress::from));
     if provider == Provider::Shm && local != peer {
         let found = format!("a peer at {peer}");
         return Err(Error::NoProvider { provider, needs: "both ends on one host", found });
@@ -354,7 +353,7 @@ fn end(route: &Route, stream: &Stream<'_>, socket: TcpStream, way: Way) -> io::R
     let pair = pair(route, socket)?;
     let (end, beside) = match way {
         Way::Sends => {
-            let mut end = pair.into_sender(memory, Wait::Adaptive)?;
+            let mut end = pair.into_sender(memory)?;
             if let Some(bytes_per_s) = stream.setup.pacing_bytes_per_s {
                 end.set_rate(bytes_per_s);
             }
@@ -362,7 +361,7 @@ fn end(route: &Route, stream: &Stream<'_>, socket: TcpStream, way: Way) -> io::R
             (FabricEnd::Sends(end), beside)
         }
         Way::Receives => {
-            let end = pair.into_receiver(memory, Wait::Adaptive)?;
+            let end = pair.into_receiver(memory)?;
             let beside = Beside::Received(end.moved_bytes());
             (FabricEnd::Receives(end), beside)
         }
@@ -614,7 +613,7 @@ mod tests {
     #[cfg(feature = "fabric")]
     #[test]
     fn a_provider_that_nobody_waits_for_any_more_has_been_opened_or_not() {
-        let opening = Opening::begin(Provider::Tcp, IpAddr::from([127, 0, 0, 1]));
+        let opening = Opening::begin(Provider::Tcp, IpAddr::from([127, 0, 0, 1]).into());
         let outcome = opening.0.outcome.clone();
         drop(opening);
         assert!(outcome.get().is_some(), "its thread has ended");
@@ -626,7 +625,7 @@ mod tests {
         if has_slingshot() {
             return;
         }
-        let opening = Opening::begin(Provider::Cxi, IpAddr::from([127, 0, 0, 1]));
+        let opening = Opening::begin(Provider::Cxi, IpAddr::from([127, 0, 0, 1]).into());
         let error = opening.fabric().unwrap_err();
         assert!(error.to_string().contains("needs a Slingshot card"), "{error}");
         assert_eq!((opening.failed(), opening.port()), (Some(&error), String::new()));

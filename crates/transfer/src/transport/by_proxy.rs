@@ -4,7 +4,10 @@
 //! trusted: every answer has a limit in bytes and in time. The server proves who it is behind it,
 //! by TLS, as without one.
 
-use super::race::{self, Setup};
+use super::{
+    race::{self, Setup},
+    resolve,
+};
 use crate::{
     name::printable,
     proxy::{Login, Proxy, ProxyKind},
@@ -37,12 +40,10 @@ pub fn connect(
     patience: Duration,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<TcpStream> {
-    let (host, port) = server.rsplit_once(':').ok_or(ErrorKind::InvalidInput)?;
-    let port: u16 = port.parse().map_err(|_| ErrorKind::InvalidInput)?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let (host, port) = resolve::host_and_port(server).ok_or(ErrorKind::InvalidInput)?;
     let mut targets = vec![Target::of(host, port)];
     if let (ProxyKind::Socks5, Target::Name(..)) = (proxy.kind, &targets[0]) {
-        let found = server.to_socket_addrs()?.take(ADDRESSES_MAX);
+        let found = resolve::addresses(server)?.into_iter().take(ADDRESSES_MAX);
         targets = found.map(Target::Address).collect();
     }
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");

@@ -6,6 +6,7 @@
 //! They go to the host at the other end, where collectors on the way see them, and to collectors
 //! that are named. Nobody answers, and one that is lost is lost.
 
+use super::resolve;
 use crate::{
     constants::SOFTWARE,
     locks::{Lock, lock},
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use std::{
     collections::BTreeMap,
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, ToSocketAddrs, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket},
 };
 
 /// Port of collectors.
@@ -56,7 +57,7 @@ impl Fireflies {
             };
             let named =
                 |error: io::Error| io::Error::new(error.kind(), format!("{collector}: {error}"));
-            found.extend(with_port.to_socket_addrs().map_err(named)?.next());
+            found.extend(resolve::addresses(&with_port).map_err(named)?.into_iter().next());
         }
         Ok(Self { tag, collectors: found, open: Lock::default() })
     }

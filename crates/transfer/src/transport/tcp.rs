@@ -4,6 +4,7 @@ use super::{
     by_proxy,
     fireflies::{Ends, Fireflies, Usage},
     race::{self, Setup},
+    resolve,
     segments::Segments,
 };
 use crate::{
@@ -16,7 +17,7 @@ use crate::{
 use std::{
     collections::BTreeMap,
     io,
-    net::{SocketAddr, TcpStream, ToSocketAddrs},
+    net::{SocketAddr, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -114,8 +115,10 @@ impl Route {
         }
         let winner = self.winner();
         let mut addresses = winner.into_iter().collect::<Vec<_>>();
-        match self.server.to_socket_addrs() {
-            Ok(found) => addresses.extend(found.filter(|address| Some(*address) != winner)),
+        match resolve::addresses(&self.server) {
+            Ok(found) => {
+                addresses.extend(found.into_iter().filter(|address| Some(*address) != winner));
+            }
             // The name may be known again when the network is.
             Err(_) if winner.is_some() => {}
             Err(error) => return Err(error),
@@ -171,7 +174,7 @@ impl Route {
         }
         let addresses = match self.winner() {
             Some(winner) => vec![winner],
-            None => self.server.to_socket_addrs()?.collect(),
+            None => resolve::addresses(&self.server)?,
         };
         self.race(&addresses, setup, CONNECT_TIMEOUT, stop)
     }

@@ -4,7 +4,7 @@
 use std::{
     fs::File,
     io::Read,
-    net::{Ipv4Addr, TcpListener, TcpStream},
+    net::{IpAddr, Ipv4Addr, TcpListener, TcpStream},
     os::unix::fs::FileExt,
     sync::Arc,
     thread,
@@ -25,16 +25,15 @@ fn ends() -> (FabricSender, FabricReceiver) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
-    let fabric = || Fabric::open(Provider::Shm, Ipv4Addr::LOCALHOST.into()).unwrap();
+    let fabric = || Fabric::open(Provider::Shm, IpAddr::from(Ipv4Addr::LOCALHOST)).unwrap();
     let listening = fabric().listen([5; 16]).unwrap();
     let contact = listening.contact().clone();
     let receiving = thread::spawn(move || {
         let pair = listening.accept(far.into(), LONG).unwrap();
-        FabricReceiver::new(pair.into_receiver(8 << 20, haul_fabric::Wait::Adaptive).unwrap())
+        FabricReceiver::new(pair.into_receiver(8 << 20).unwrap())
     });
     let pair = fabric().connect(&contact, near.into(), LONG).unwrap();
-    let sending =
-        FabricSender::new(pair.into_sender(8 << 20, haul_fabric::Wait::Adaptive).unwrap());
+    let sending = FabricSender::new(pair.into_sender(8 << 20).unwrap());
     (sending, receiving.join().unwrap())
 }
 

@@ -6,7 +6,7 @@
 
 use super::streams::{Shared, WARM_BYTES, Work, noise};
 use crate::session::rdma::{self, Route};
-use haul_fabric::{ReceiveEnd, SendEnd, Wait};
+use haul_fabric::{ReceiveEnd, SendEnd};
 use rustix::net::Shutdown;
 use std::{
     io::{self, Read},
@@ -52,7 +52,7 @@ impl Endpoints {
         let pair = rdma::only_pair(&self.route, socket.try_clone()?)?;
         match work {
             Work::Send => {
-                let mut end = pair.into_sender(self.buffer_bytes, Wait::Adaptive)?;
+                let mut end = pair.into_sender(self.buffer_bytes)?;
                 if let Some(rate) = self.rate_bytes_per_s {
                     end.set_rate(rate);
                 }
@@ -62,7 +62,7 @@ impl Endpoints {
                 await_close(socket, shared)
             }
             Work::Receive | Work::Discard => {
-                let mut end = pair.into_receiver(self.buffer_bytes, Wait::Adaptive)?;
+                let mut end = pair.into_receiver(self.buffer_bytes)?;
                 let received = receive_all(&mut end, shared);
                 let _ = socket.shutdown(std::net::Shutdown::Both);
                 received
@@ -138,8 +138,8 @@ impl Pings {
             // A sender waits for the peer's receiver: both sides take the first pair first.
             match route.part {
                 rdma::Part::Connects => {
-                    let mut there = to_server.into_sender(buffer_bytes, Wait::Adaptive)?;
-                    let mut back = to_client.into_receiver(buffer_bytes, Wait::Adaptive)?;
+                    let mut there = to_server.into_sender(buffer_bytes)?;
+                    let mut back = to_client.into_receiver(buffer_bytes)?;
                     let times = measure((&mut there, &mut back), ping, &is_over)?;
                     rustix::net::shutdown(there.lifeline(), Shutdown::Write)?;
                     // The endpoints go last, once the server has left.
@@ -147,8 +147,8 @@ impl Pings {
                     Ok(times)
                 }
                 rdma::Part::Listens => {
-                    let mut there = to_server.into_receiver(buffer_bytes, Wait::Adaptive)?;
-                    let mut back = to_client.into_sender(buffer_bytes, Wait::Adaptive)?;
+                    let mut there = to_server.into_receiver(buffer_bytes)?;
+                    let mut back = to_client.into_sender(buffer_bytes)?;
                     echo((&mut there, &mut back), ping, &is_over).map(|()| Vec::new())
                 }
             }
