@@ -19,6 +19,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "target" / "tools" / "linux-6.12"
 # Names that depend on the newest package of that kernel: of Debian 12 and of Debian 13.
 KERNELS = ["linux-image-6.12-amd64", "linux-image-amd64"]
+# Names a folder that has another one: lib/modules/RELEASE with vmlinuz in it, and bin/busybox, as
+# the packages linux-modules-*, linux-base-* and linux-binary-* of Debian's later kernels have them.
+OTHER_KERNEL = "HAUL_LAB_KERNEL"
 KERNEL = r"linux-image-6\.12\.\S*amd64"
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 # What the host's files are reached by.
@@ -84,6 +87,10 @@ def install(missing):
 
 def kernel():
     """The folder of the unpacked kernel, and its release."""
+    if other := os.environ.get(OTHER_KERNEL):
+        root = pathlib.Path(other)
+        return root, next(one.name for one in (root / "lib/modules").iterdir())
+
     def releases():
         return sorted(one.name for one in (TOOLS / "root/lib/modules").glob("6.12*"))
     if not releases() or not (TOOLS / "root/bin/busybox").exists():
@@ -156,6 +163,9 @@ def run(directory, commands, modules, log, hear, seconds_max):
     """Runs the commands there, one after the other, and has `hear` hear each line of the console,
     which `log` keeps. True when the last command was over in time."""
     root, release = kernel()
+    image = root / f"boot/vmlinuz-{release}"
+    if not image.exists():
+        image = root / f"lib/modules/{release}/vmlinuz"
     with tempfile.TemporaryDirectory(prefix="haul-vm-") as own:
         own = pathlib.Path(own)
         content = archive(own, root, release)
@@ -177,7 +187,7 @@ def run(directory, commands, modules, log, hear, seconds_max):
             "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi,tb-size=512",
             "-cpu", "max", "-smp", "2", "-m", "3G", "-nodefaults", "-no-user-config", "-no-reboot",
             "-display", "none", "-serial", "stdio",
-            "-kernel", str(root / f"boot/vmlinuz-{release}"), "-initrd", str(own / "archive"),
+            "-kernel", str(image), "-initrd", str(own / "archive"),
             "-append", "console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr",
             "-fsdev", "local,id=host,path=/,security_model=none,readonly=on,multidevs=remap",
             "-device", "virtio-9p-pci,fsdev=host,mount_tag=host",
