@@ -60,7 +60,7 @@ impl Fabric {
         Ok(Self { provider, domain, local, wait: Wait::default() })
     }
 
-    /// The same provider, whose pairs wait in another way from here on.
+    /// This provider with pairs that wait in another way.
     #[must_use]
     pub fn waiting(&self, wait: Wait) -> Self {
         Self { wait, ..self.clone() }

@@ -260,8 +260,9 @@ fn a_server_that_does_not_do_it_is_told_of_and_auto_goes_on_by_tcp() {
 const FAR: &str = "ip link set lo up && ip link add far type veth peer name near && \
                    ip address add fe80::2/64 dev far nodad && ip link set far up && exec \"$@\"";
 /// The client's: takes the other end from the server, whose process is the first word.
-const NEAR: &str = "server=$1; shift; nsenter --net --target \"$server\" ip link set near netns $$ && \
-                    ip address add fe80::1/64 dev near nodad && ip link set near up && exec \"$@\"";
+const NEAR: &str = "server=$1; shift; nsenter -n -t \"$server\" ip link set near netns $$ && \
+                    ip address add fe80::1/64 dev near nodad && ip link set near up && \
+                    exec \"$@\"";
 
 /// Case of two hosts with link-local addresses alone: the wire is number 3 at the one and 2 at the
 /// other, and neither the name of the interface nor its number was passed on.
