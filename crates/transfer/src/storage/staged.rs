@@ -123,7 +123,8 @@ impl Drop for StagedEntry {
 /// Whether a transfer with these options may hide directories until its end.
 ///
 /// What is followed or watched is to be seen as it comes; a move removes its sources one by one, of
-/// files that are there; and a second file of a name needs to see the first.
+/// files that are there; a second file of a name needs to see the first; and where no file may be
+/// replaced, none may be at the end either.
 fn may_stage(options: FileOptions) -> bool {
     let recording = options.recording;
     !options.dry_run
@@ -133,7 +134,7 @@ fn may_stage(options: FileOptions) -> bool {
         && !recording.watch
         // The sessions that bring other ranges write beside this one.
         && !options.ranges
-        && options.on_conflict != OnConflict::KeepBoth
+        && !matches!(options.on_conflict, OnConflict::KeepBoth | OnConflict::Fail)
 }
 
 /// Whether a sync of the whole file system is known to write everything out, and its rename of a

@@ -55,7 +55,8 @@ pub fn remove_empty_in(directory: &OwnedFd) -> io::Result<()> {
     remove_directories(directory, &directories)
 }
 
-/// Moves all that is in a directory into another one.
+/// Moves all that is in a directory into another one. A temporary of another run that is there
+/// always stays: that run writes to it.
 pub fn move_all(from: &OwnedFd, to: &OwnedFd, conflict: Conflict) -> io::Result<()> {
     let directories = each_directory(from, |opened, path, files| {
         let there = if path.is_empty() {
@@ -64,6 +65,7 @@ pub fn move_all(from: &OwnedFd, to: &OwnedFd, conflict: Conflict) -> io::Result<
             make_below(to, path, fstat(opened)?.st_mode)?
         };
         for name in files {
+            let conflict = if is_hidden(name) { Conflict::KeepThere } else { conflict };
             match conflict {
                 Conflict::Replace => renameat(opened, &**name, &there, &**name)?,
                 Conflict::KeepThere => {
@@ -208,6 +210,21 @@ mod tests {
             assert_eq!(fs::read_to_string(to.join("d/both")).unwrap(), stays);
             assert_eq!(fs::read_to_string(to.join("d/new/x")).unwrap(), "from");
             assert_eq!(fs::read_dir(&from).unwrap().count(), 0);
+        }
+    }
+
+    /// Case of two shards that have both begun a file: the one that ends first gave the other one's
+    /// temporary away.
+    #[test]
+    fn a_temporary_that_is_there_is_another_run_s_and_stays() {
+        for conflict in [Conflict::Replace, Conflict::KeepThere] {
+            let place = tempfile::tempdir().unwrap();
+            let (from, to) = (place.path().join("from"), place.path().join("to"));
+            tree(&from, &[".x.haul-part", ".y.haul-part", "x"]);
+            tree(&to, &[".x.haul-part"]);
+            move_all(&opened(&from), &opened(&to), conflict).unwrap();
+            assert_eq!(files(&to), [".x.haul-part", ".y.haul-part", "x"]);
+            assert_eq!(fs::read_to_string(to.join(".x.haul-part")).unwrap(), "to");
         }
     }
 

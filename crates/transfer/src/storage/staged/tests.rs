@@ -208,6 +208,7 @@ fn only_what_may_wait_for_its_end_is_hidden() {
         FileOptions { recording: Recording { follow: true, ..recording }, ..plain },
         FileOptions { recording: Recording { watch: true, ..recording }, ..plain },
         FileOptions { on_conflict: OnConflict::KeepBoth, ..plain },
+        FileOptions { on_conflict: OnConflict::Fail, ..plain },
     ] {
         assert!(!may_stage(other), "{other:?}");
     }
