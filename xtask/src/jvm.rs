@@ -5,15 +5,17 @@
 //!
 //! What Maven compiled is tested on JDK 17, and on JDK 25 but for tests that say nothing more
 //! there (the profile `second-jdk` of its pom). Where one of them is missing, that is one test
-//! that is skipped.
+//! that is skipped. One more test, behind them, is that its jars are the same in each build
+//! (jars.rs).
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 use std::thread::JoinHandle;
 
 use anyhow::{Context, Result};
 
-use crate::{child, prerequisites};
+use crate::maven::{self, JDKS, Jdks};
+use crate::{child, jars, prerequisites};
 
 /// The project that Maven builds and tests.
 const PROJECT: &str = "clients/java/pom.xml";
@@ -21,15 +23,6 @@ const PROJECT: &str = "clients/java/pom.xml";
 const PROGRAMS: [&str; 2] = ["mvn", "javac"];
 /// The program that some of the tests start, as cargo's tests build it.
 const PROGRAM: &str = "target/debug/haul";
-/// The directory where Linux distributions put JDKs, each in a directory of its own.
-const JDKS: &str = "/usr/lib/jvm";
-/// The versions of Java that the tests run on: the oldest, on which Maven runs, and the newest.
-const VERSIONS: [u32; 2] = [17, 25];
-/// The tests' place in the queue for processors, behind the others.
-const NICENESS: &str = "5";
-/// Words of Maven about a repository that it does not reach; for a package that is not there it
-/// has others.
-const UNREACHABLE: &str = "Could not transfer ";
 
 /// The way in which Maven's run went.
 #[derive(Debug, PartialEq, Eq)]
@@ -52,21 +45,32 @@ struct Counted {
 
 /// The client's tests, which run beside the others.
 pub struct Tests {
-    running: JoinHandle<Result<(Ended, String)>>,
+    running: JoinHandle<Ran>,
+}
+
+/// Maven's run, and the comparison of two builds where that run tested anything.
+struct Ran {
+    tested: Result<(Ended, String)>,
+    compared: Option<Result<jars::Ended>>,
 }
 
 impl Tests {
     /// Starts the tests.
     pub fn start(root: &Path) -> Tests {
         let root = root.to_owned();
-        Tests { running: std::thread::spawn(move || run(&root)) }
+        let run = move || {
+            let tested = run(&root);
+            let is_built = matches!(&tested, Ok((Ended::Ran(..), _)));
+            Ran { tested, compared: is_built.then(|| jars::compare(&root)) }
+        };
+        Tests { running: std::thread::spawn(run) }
     }
 
     /// Waits for the end of the tests, and shows what Maven said where they did not pass. Returns
     /// the lines by which cargo tells the results of tests, and one for the log of skips.
     pub fn finish(self) -> (String, Option<String>) {
         let ran = self.running.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        let ended = match ran {
+        let ended = match ran.tested {
             Ok((ended, said)) => {
                 if !matches!(&ended, Ended::Ran(Counted { failed: 0, .. }, _)) {
                     print!("{said}");
@@ -78,7 +82,14 @@ impl Tests {
                 Ended::Broken
             }
         };
-        told(&ended)
+        let (mut result, mut skipped) = told(&ended);
+        if let Some(compared) = ran.compared {
+            let (result_of_jars, skipped_of_jars) = jars::told(compared);
+            result = format!("{result}\n{result_of_jars}");
+            skipped =
+                [skipped, skipped_of_jars].into_iter().flatten().reduce(|all, one| all + &one);
+        }
+        (result, skipped)
     }
 }
 
@@ -95,59 +106,12 @@ fn run(root: &Path) -> Result<(Ended, String)> {
     let program = if program.exists() { program.display().to_string() } else { String::new() };
     let property = format!("-Dhaul.program={program}");
     let jdks = Jdks::below(Path::new(JDKS));
-    let words = ["-n", NICENESS, "mvn", "-B", "-ntp", "-f", PROJECT, &property, "test"];
-    let mut maven = child::command(root, "nice", &words);
-    jdks.tell(&mut maven);
-    let output = maven.output().context("cannot start mvn")?;
+    let words = ["-n", maven::NICENESS, "mvn", "-B", "-ntp", "-f", PROJECT, &property, "test"];
+    let mut command = child::command(root, "nice", &words);
+    jdks.tell(&mut command);
+    let output = command.output().context("cannot start mvn")?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     Ok((ended(&said, output.status.success(), jdks.lack()), said))
-}
-
-/// The JDKs of this host that the tests are for.
-#[derive(Debug, Default)]
-struct Jdks {
-    /// Versions with their directories, in the order of [`VERSIONS`].
-    found: Vec<(u32, PathBuf)>,
-}
-
-impl Jdks {
-    /// Finds those in the directories of a directory.
-    fn below(directory: &Path) -> Jdks {
-        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-        let mut homes: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-        homes.sort();
-        let home_of = |version| homes.iter().find(|home| version_of(home) == Some(version));
-        let found = VERSIONS.into_iter();
-        let found =
-            found.filter_map(|version| Some((version, home_of(version)?.clone()))).collect();
-        Jdks { found }
-    }
-
-    /// Has Maven run on the first of them, and the tests on the second, too.
-    fn tell(&self, maven: &mut std::process::Command) {
-        if let Some((_, home)) = self.found.first() {
-            maven.env("JAVA_HOME", home);
-        }
-        if let Some((_, home)) = self.found.get(1) {
-            maven.arg(format!("-Dhaul.second.jdk={}", home.display()));
-        }
-    }
-
-    /// Names what is missing.
-    fn lack(&self) -> Option<String> {
-        let is_missing = |version: &u32| self.found.iter().all(|(found, _)| found != version);
-        let missing: Vec<String> =
-            VERSIONS.iter().filter(|version| is_missing(version)).map(u32::to_string).collect();
-        (!missing.is_empty()).then(|| format!("no JDK {} in {JDKS}", missing.join(" and ")))
-    }
-}
-
-/// The version of the JDK in a directory, if one is there and has a compiler.
-fn version_of(home: &Path) -> Option<u32> {
-    let release = std::fs::read_to_string(home.join("release")).ok()?;
-    let version = release.lines().find_map(|line| line.strip_prefix("JAVA_VERSION=\""))?;
-    let major = version.split(['.', '-', '+', '"']).next()?.parse().ok()?;
-    home.join("bin/javac").exists().then_some(major)
 }
 
 /// Reads how a run went from what Maven said and whether it ended well.
@@ -157,10 +121,7 @@ fn ended(said: &str, is_success: bool, lack: Option<String>) -> Ended {
     match is_success {
         true if is_tested => Ended::Ran(counted, lack),
         false if counted.failed > 0 => Ended::Ran(counted, lack),
-        false => match said.lines().find(|line| line.contains(UNREACHABLE)) {
-            Some(line) => Ended::Lacks(line.trim_start_matches("[ERROR] ").to_owned()),
-            None => Ended::Broken,
-        },
+        false => maven::unreachable(said).map_or(Ended::Broken, Ended::Lacks),
         true => Ended::Broken,
     }
 }
@@ -209,6 +170,8 @@ fn told(ended: &Ended) -> (String, Option<String>) {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
     use crate::test_totals::{Counts, TestTotals};
 

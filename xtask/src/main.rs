@@ -11,8 +11,10 @@ mod dist;
 mod file_tables;
 mod generate;
 mod hyperqueue;
+mod jars;
 mod jvm;
 mod lab;
+mod maven;
 mod mutants;
 mod prerequisites;
 mod rust_text;
@@ -39,6 +41,7 @@ usage: cargo xtask COMMAND
   dist [--out DIR] [--target TRIPLE] [--try]
                    makes the release: archive, Debian package, digests, SBOM, installer; --try
                    installs all of it, and the packaged crates, without Rust or the repository
+  jars             builds the jars of the JVM client twice: they have to be the same
   bench peers [ARGS]
                    haul beside the movers that people use today; `bench --help` says more
   lab NAME [ARGS]  builds haul and runs a trial of lab/, as root: long paths, large files
@@ -79,6 +82,7 @@ fn run(arguments: &[String], root: &Path) -> Result<Outcome> {
         ["test"] => test::run(root, &[]),
         ["test", "--", rest @ ..] => test::run(root, rest),
         ["dist", rest @ ..] => dist::run(root, rest),
+        ["jars"] => jars::run(root),
         ["bench", rest @ ..] => bench::run(root, rest),
         ["lab", name, rest @ ..] => lab::run(root, name, rest),
         ["soak", names @ ..] => soak::run(root, names),
