@@ -15,7 +15,6 @@ import java.lang.management.ManagementFactory;
 import java.net.InetSocketAddress;
 import java.nio.channels.FileChannel;
 import java.nio.channels.SocketChannel;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
@@ -171,23 +170,17 @@ record BenchRun(
             place.toString().replace("...@", "")
         };
         long begunNs = System.nanoTime();
-        ProcessBuilder builder = new ProcessBuilder(words).redirectErrorStream(true);
+        ProcessBuilder builder = new ProcessBuilder(words);
         HaulToken token = place.token();
         if (token != null) {
             builder.environment().put(Tokens.VARIABLE, token.reveal());
         }
-        Process process = builder.start();
-        String said;
-        try {
-            said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        } finally {
-            process.destroy();
-        }
-        int status = process.waitFor();
+        ProgramRun run = ProgramRun.of(builder);
         long ns = System.nanoTime() - begunNs;
-        Matcher cpu = CPU.matcher(said);
-        if (status != 0 || !cpu.find()) {
-            throw new IOException(program + " ended with " + status + ": " + said.strip());
+        Matcher cpu = CPU.matcher(run.said());
+        if (run.status() != 0 || !cpu.find()) {
+            throw new IOException(
+                    program + " ended with " + run.status() + ": " + run.said().strip());
         }
         // Seconds a gigabyte are as many nanoseconds a byte.
         double spentNs = Double.parseDouble(cpu.group(1)) * Files.size(file);

@@ -11,10 +11,8 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Parameters;
 
 /** {@code pull}: fetches files and directories from a server. */
@@ -32,13 +30,8 @@ import picocli.CommandLine.Parameters;
                     + " the directory that you are in.",
             ""
         },
-        customSynopsis = "java -jar haul.jar pull [OPTIONS] <URL>... [TARGET]",
-        mixinStandardHelpOptions = true,
-        sortOptions = false,
-        exitCodeListHeading = PushCommand.STATUS_HEADING,
-        exitCodeList = {PushCommand.STATUS_0, PushCommand.STATUS_1, PushCommand.STATUS_2},
-        footer = {"", PushCommand.ENVIRONMENT, PushCommand.TOKEN})
-final class PullCommand implements Callable<Integer> {
+        customSynopsis = "java -jar haul.jar pull [OPTIONS] <URL>... [TARGET]")
+final class PullCommand extends TransferCommand {
     @Parameters(
             arity = "1..*",
             paramLabel = "<URL>... [TARGET]",
@@ -48,12 +41,8 @@ final class PullCommand implements Callable<Integer> {
                             + " directory, file name or `null:`; without it .")
     private List<String> words = List.of();
 
-    @Mixin private TransferFlags flags = new TransferFlags();
-
-    private final Terminal terminal;
-
     PullCommand(Terminal terminal) {
-        this.terminal = terminal;
+        super(terminal);
     }
 
     @Override
@@ -65,7 +54,7 @@ final class PullCommand implements Callable<Integer> {
         HaulUrl first = urls.get(0);
         Screen screen = flags.screen(terminal);
         int more = urls.size() - 1;
-        String from = PushCommand.shown(first) + (more > 0 ? " and " + more + " more" : "");
+        String from = shown(first) + (more > 0 ? " and " + more + " more" : "");
         TransferRun run = new TransferRun(screen, from, place, flags.isDryRun());
         TransferOptions options = flags.options(run.listener());
         @Nullable Path target = place.equals("null:") ? null : target(place, urls);
@@ -92,7 +81,7 @@ final class PullCommand implements Callable<Integer> {
                 throw Failure.usage(
                         "one pull fetches from one server",
                         "URLs of one server and token",
-                        PushCommand.shown(first) + " and " + PushCommand.shown(url),
+                        shown(first) + " and " + shown(url),
                         "pull from the other server by a command of its own");
             }
             urls.add(url);

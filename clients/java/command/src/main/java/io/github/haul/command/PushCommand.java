@@ -5,10 +5,8 @@ import io.github.haul.client.HaulUrl;
 import io.github.haul.client.TransferOptions;
 import java.nio.file.Path;
 import java.util.List;
-import java.util.concurrent.Callable;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.Command;
-import picocli.CommandLine.Mixin;
 import picocli.CommandLine.Parameters;
 
 /** {@code push}: sends files and directories to a server. */
@@ -25,25 +23,8 @@ import picocli.CommandLine.Parameters;
                     + " `%%20` for a blank.",
             ""
         },
-        customSynopsis = "java -jar haul.jar push [OPTIONS] <SOURCE>... <URL>",
-        mixinStandardHelpOptions = true,
-        sortOptions = false,
-        exitCodeListHeading = PushCommand.STATUS_HEADING,
-        exitCodeList = {PushCommand.STATUS_0, PushCommand.STATUS_1, PushCommand.STATUS_2},
-        footer = {"", PushCommand.ENVIRONMENT, PushCommand.TOKEN})
-final class PushCommand implements Callable<Integer> {
-    static final String STATUS_HEADING = "%nExit status:%n";
-    static final String STATUS_0 = "0:all done and verified";
-    static final String STATUS_1 =
-            "1:at least one file failed, or the transfer was broken midway: the same command"
-                    + " resumes it";
-    static final String STATUS_2 =
-            "2:nothing could start: wrong arguments, no connection, no right";
-    static final String ENVIRONMENT = "Environment:";
-    static final String TOKEN =
-            "  HAUL_TOKEN  the token, where the URL has none: so no other user sees it in the"
-                    + " process list";
-
+        customSynopsis = "java -jar haul.jar push [OPTIONS] <SOURCE>... <URL>")
+final class PushCommand extends TransferCommand {
     @Parameters(
             arity = "1..*",
             paramLabel = "<SOURCE>... <URL>",
@@ -51,12 +32,8 @@ final class PushCommand implements Callable<Integer> {
             description = "Files, `dir` or `dir/`, and last URL: haul://[TOKEN@]HOST[:PORT]/dir/")
     private List<String> words = List.of();
 
-    @Mixin private TransferFlags flags = new TransferFlags();
-
-    private final Terminal terminal;
-
     PushCommand(Terminal terminal) {
-        this.terminal = terminal;
+        super(terminal);
     }
 
     @Override
@@ -103,10 +80,5 @@ final class PushCommand implements Callable<Integer> {
         boolean hasName =
                 sources.size() == 1 && name != null && !sources.get(0).matches("(?s).*(/|/?\\.)");
         return hasName && place.endsWith("/") ? place + name : place;
-    }
-
-    /** A URL without its token, nor a sign of it. */
-    static String shown(HaulUrl url) {
-        return url.toString().replaceFirst("^haul://\\.\\.\\.@", "haul://");
     }
 }

@@ -1,7 +1,6 @@
 package io.github.haul.command;
 
 import java.io.IOException;
-import java.nio.charset.StandardCharsets;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
@@ -73,18 +72,16 @@ final class StudyBeside {
             "--rounds=" + rounds,
             "--dir=" + directory
         };
-        Process process = new ProcessBuilder(words).redirectErrorStream(true).start();
-        String said;
-        try {
-            said = new String(process.getInputStream().readAllBytes(), StandardCharsets.UTF_8);
-        } finally {
-            process.destroy();
-        }
-        int status = process.waitFor();
-        List<Row> rows = rows(said);
-        if (status != 0 || rows.isEmpty()) {
+        ProgramRun run = ProgramRun.of(new ProcessBuilder(words));
+        List<Row> rows = rows(run.said());
+        if (run.status() != 0 || rows.isEmpty()) {
             throw new IOException(
-                    "`" + String.join(" ", words) + "` ended with " + status + ": " + said.strip());
+                    "`"
+                            + String.join(" ", words)
+                            + "` ended with "
+                            + run.status()
+                            + ": "
+                            + run.said().strip());
         }
         return rows;
     }

@@ -10,6 +10,7 @@ import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Locale;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 import picocli.CommandLine.ITypeConverter;
 import picocli.CommandLine.Option;
@@ -261,27 +262,35 @@ final class TransferFlags {
         }
     }
 
-    /** Reads a size. */
-    static final class SizeName implements ITypeConverter<Long> {
+    /** Reads an amount, and says why what it is given is none. */
+    private abstract static class Amount<T> implements ITypeConverter<T> {
+        private final Function<String, T> reading;
+
+        Amount(Function<String, T> reading) {
+            this.reading = reading;
+        }
+
         @Override
-        public Long convert(String text) {
+        public T convert(String text) {
             try {
-                return Amounts.size(text);
+                return reading.apply(text);
             } catch (IllegalArgumentException wrong) {
                 throw new TypeConversionException(String.valueOf(wrong.getMessage()));
             }
         }
     }
 
+    /** Reads a size. */
+    static final class SizeName extends Amount<Long> {
+        SizeName() {
+            super(Amounts::size);
+        }
+    }
+
     /** Reads a duration. */
-    static final class TimeName implements ITypeConverter<Duration> {
-        @Override
-        public Duration convert(String text) {
-            try {
-                return Amounts.time(text);
-            } catch (IllegalArgumentException wrong) {
-                throw new TypeConversionException(String.valueOf(wrong.getMessage()));
-            }
+    static final class TimeName extends Amount<Duration> {
+        TimeName() {
+            super(Amounts::time);
         }
     }
 }
