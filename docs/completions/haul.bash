@@ -892,7 +892,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__copy)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --signal --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -932,6 +932,10 @@ _haul() {
                     ;;
                 --fabric)
                     COMPREPLY=($(compgen -W "auto verbs efa cxi shm tcp" -- "${cur}"))
+                    return 0
+                    ;;
+                --signal)
+                    COMPREPLY=($(compgen -W "USR1 USR2 HUP QUIT ALRM XCPU" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)
@@ -1750,13 +1754,21 @@ _haul() {
             return 0
             ;;
         haul__subcmd__plan)
-            opts="-h -V --shards --out --simulate --stripe-size --shared-target --whole-files --include --exclude --json --help --version"
+            opts="-h -V --shards --shard-size --again --out --simulate --stripe-size --shared-target --whole-files --include --exclude --json --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
                 --shards)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --shard-size)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --again)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -2050,7 +2062,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__pull)
-            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --signal --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2090,6 +2102,10 @@ _haul() {
                     ;;
                 --fabric)
                     COMPREPLY=($(compgen -W "auto verbs efa cxi shm tcp" -- "${cur}"))
+                    return 0
+                    ;;
+                --signal)
+                    COMPREPLY=($(compgen -W "USR1 USR2 HUP QUIT ALRM XCPU" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)
@@ -2200,7 +2216,7 @@ _haul() {
             return 0
             ;;
         haul__subcmd__push)
-            opts="-q -n -h -V --plan --shard --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
+            opts="-q -n -h -V --plan --shard --bwlimit --streams --span-size --protection --rekey-after --digest --send-engine --receive-engine --fabric --signal --retry-for --wait --stall-timeout --manifest --verify-target --recheck --token-file --bind --dscp --scitag --firefly --ssh --remote-haul --install-remote --port-range --reverse --through-ssh --proxy --json --report --quiet --include --exclude --files-from --from0 --part --min-size --max-size --min-age --max-age --on-conflict --checksum-compare --delete --max-delete --dry-run --explain --preflight --move --preserve --follow --append-only --watch --watch-for --idle --help --version"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -2248,6 +2264,10 @@ _haul() {
                     ;;
                 --fabric)
                     COMPREPLY=($(compgen -W "auto verbs efa cxi shm tcp" -- "${cur}"))
+                    return 0
+                    ;;
+                --signal)
+                    COMPREPLY=($(compgen -W "USR1 USR2 HUP QUIT ALRM XCPU" -- "${cur}"))
                     return 0
                     ;;
                 --retry-for)

@@ -106,6 +106,12 @@ efa\t''
 cxi\t''
 shm\t''
 tcp\t''"
+complete -c haul -n "__fish_haul_using_subcommand push" -l signal -d 'Another signal that ends the run as SIGTERM does: the same command resumes it' -r -f -a "USR1\t''
+USR2\t''
+HUP\t''
+QUIT\t''
+ALRM\t''
+XCPU\t''"
 complete -c haul -n "__fish_haul_using_subcommand push" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand push" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
@@ -192,6 +198,12 @@ efa\t''
 cxi\t''
 shm\t''
 tcp\t''"
+complete -c haul -n "__fish_haul_using_subcommand pull" -l signal -d 'Another signal that ends the run as SIGTERM does: the same command resumes it' -r -f -a "USR1\t''
+USR2\t''
+HUP\t''
+QUIT\t''
+ALRM\t''
+XCPU\t''"
 complete -c haul -n "__fish_haul_using_subcommand pull" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand pull" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
@@ -278,6 +290,12 @@ efa\t''
 cxi\t''
 shm\t''
 tcp\t''"
+complete -c haul -n "__fish_haul_using_subcommand copy" -l signal -d 'Another signal that ends the run as SIGTERM does: the same command resumes it' -r -f -a "USR1\t''
+USR2\t''
+HUP\t''
+QUIT\t''
+ALRM\t''
+XCPU\t''"
 complete -c haul -n "__fish_haul_using_subcommand copy" -l retry-for -d 'How long to try to get back to a server that went away' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l stall-timeout -d 'A stream that brought nothing for this long is opened again' -r
 complete -c haul -n "__fish_haul_using_subcommand copy" -l manifest -d 'Write a BLAKE3 line for each file, as b3sum does, on this side' -r -F
@@ -328,6 +346,8 @@ complete -c haul -n "__fish_haul_using_subcommand copy" -l watch -d 'Send what a
 complete -c haul -n "__fish_haul_using_subcommand copy" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c haul -n "__fish_haul_using_subcommand copy" -s V -l version -d 'Print version'
 complete -c haul -n "__fish_haul_using_subcommand plan" -l shards -d 'Number of shards: several for each machine, so that one that is slow holds up little' -r
+complete -c haul -n "__fish_haul_using_subcommand plan" -l shard-size -d 'Size of a shard, as 1T, or 1T,500000 for so many files at most (else a million): its runs can begin while the plan is still made' -r
+complete -c haul -n "__fish_haul_using_subcommand plan" -l again -d 'Plan only what differs from this earlier plan, or what no run of it has moved' -r -F
 complete -c haul -n "__fish_haul_using_subcommand plan" -l out -d 'The directory to write, outside of SOURCE, where every run can read it' -r -F
 complete -c haul -n "__fish_haul_using_subcommand plan" -l simulate -d 'Predict the time of the plan on a fleet such as nodes=4,nic=25Gbit, and what limits it' -r
 complete -c haul -n "__fish_haul_using_subcommand plan" -l stripe-size -d 'Cut large files at multiples of SIZE, as of the stripes of a parallel file system, for several shards; else those of Lustre are used where the source has them, or 64M' -r

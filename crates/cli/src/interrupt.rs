@@ -1,6 +1,9 @@
 //! Ctrl-C and SIGTERM: the first ends a transfer in an orderly way, the second at once.
 
-use crate::{args::usage_problem, failure::Failure};
+use crate::{
+    args::{usage_problem, values::StopSignal},
+    failure::Failure,
+};
 use haul_transfer::Interrupt;
 use signal_hook::{
     consts::{SIGINT, SIGTERM},
@@ -13,9 +16,17 @@ use std::sync::Arc;
 /// # Errors
 /// If the system lets no handler be set.
 pub fn on_signals() -> Result<Interrupt, Failure> {
+    on_signals_and(None)
+}
+
+/// The flag that the first signal sets, where another signal may do so, too.
+///
+/// # Errors
+/// If the system lets no handler be set.
+pub fn on_signals_and(other: Option<StopSignal>) -> Result<Interrupt, Failure> {
     let interrupt = Interrupt::default();
     let register = || -> std::io::Result<()> {
-        for signal in [SIGINT, SIGTERM] {
+        for signal in [SIGINT, SIGTERM].into_iter().chain(other.map(StopSignal::number)) {
             // In this order: the first signal finds the flag unset and only sets it.
             flag::register_conditional_default(signal, Arc::clone(&interrupt))?;
             flag::register(signal, Arc::clone(&interrupt))?;

@@ -9,6 +9,7 @@ pub mod plain;
 pub mod progress;
 pub mod quiet;
 pub mod report;
+pub mod shell;
 pub mod steps;
 pub mod verify;
 

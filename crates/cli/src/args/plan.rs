@@ -9,9 +9,14 @@ use super::{
 };
 use clap::Args;
 use haul_transfer::{
-    LargeFiles, Problem, SHARDS_MAX, STRIPE_UNIT_BYTES, Selection, internals::parse_size,
+    EarlierPlan, Fleet, LargeFiles, Plan, PlanRequest, Problem, SHARDS_MAX, STRIPE_UNIT_BYTES,
+    Selection, ShardSize, ShardState, Shards, internals::parse_size,
 };
-use std::{ffi::OsString, path::PathBuf};
+use std::{
+    ffi::OsString,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
 
 /// Cuts a directory into shards that many machines move
 ///
@@ -23,22 +28,43 @@ use std::{ffi::OsString, path::PathBuf};
 /// With several URLs the shards take turns: shard 1 goes to the first URL, shard 2 to the second.
 /// PLAN holds them with their tokens, so only its owner can read it.
 ///
+/// With --shard-size in place of --shards the plan grows while its shards are run: each shard is
+/// there when it is full, and a run waits for its shard until it is there. Start as many runs as
+/// there may be shards; those whose shard never comes end at once, with all done.
+///
+/// With --again it plans what differs from an earlier plan of the same source and targets: what is
+/// new or has another size or time, and what no run has moved yet.
+///
 /// With --simulate it predicts how long a fleet takes for the plan, and what limits it. A plan that
 /// is there is named alone.
 #[derive(Debug, Args)]
-#[command(override_usage = "haul plan [OPTIONS] <SOURCE> <URL|[USER@]HOST:PATH>... --shards <N> \
-                            --out <PLAN>\n       haul plan --simulate <FLEET> [--json] <PLAN>")]
+#[command(override_usage = "\
+    haul plan [OPTIONS] <SOURCE> <URL|[USER@]HOST:PATH>... --shards <N> --out <PLAN>\n       \
+    haul plan [OPTIONS] --again <EARLIER-PLAN> --shards <N> --out <PLAN>\n       \
+    haul plan --simulate <FLEET> [--json] <PLAN>")]
 pub struct LowPlan {
     // One list, so that options may stand anywhere among the words.
-    #[arg(value_name = "SOURCE", required = true, num_args = 1..)]
+    #[arg(value_name = "SOURCE", required_unless_present = "again", num_args = 1..)]
     #[arg(help = "A directory, `dir` or `dir/`, and then haul://[TOKEN@]HOST[:PORT]/dir/ or \
                   [USER@]HOST:dir/, one or several; with --simulate a PLAN alone")]
     pub words: Vec<OsString>,
     /// Number of shards: several for each machine, so that one that is slow holds up little
     #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(SHARDS_MAX)))]
-    #[arg(required_unless_present = "simulate")]
+    #[arg(required_unless_present_any = ["simulate", "shard_size"])]
     pub shards: Option<u32>,
+    /// Size of a shard, as 1T, or 1T,500000 for so many files at most (else a million): its runs
+    /// can begin while the plan is still made
+    #[arg(long, value_name = "SIZE[,FILES]", value_parser = parse_shard_size)]
+    #[arg(conflicts_with = "shards")]
+    pub shard_size: Option<LowShardSize>,
+    /// Plan only what differs from this earlier plan, or what no run of it has moved
+    ///
+    /// Source, targets and patterns are those of the earlier plan. A name is left out if it has the
+    /// same size and time of modification as then, and a run has ended with its shard done; the
+    /// reports of the runs tell.
+    #[arg(long, value_name = "EARLIER-PLAN")]
+    pub again: Option<PathBuf>,
     /// The directory to write, outside of SOURCE, where every run can read it
     #[arg(long, value_name = "PLAN", required_unless_present = "simulate")]
     pub out: Option<PathBuf>,
@@ -67,22 +93,26 @@ pub struct LowPlan {
 #[derive(Debug)]
 pub enum PlanWanted {
     /// A plan to make.
-    New(CheckedPlan),
+    New(Box<PlanRequest>),
     /// The directory of one that is there, to be simulated.
     Existing(PathBuf),
 }
 
-/// A plan to make, of which every word was checked.
-#[derive(Debug)]
-pub struct CheckedPlan {
-    /// The directory to write.
-    pub place: PathBuf,
-    pub shards: u32,
-    /// The source, from the root on, for runs that begin in another directory.
-    pub source: PathBuf,
-    pub targets: Vec<String>,
-    pub selection: Selection,
-    pub large_files: LargeFiles,
+/// Size of a shard, in bytes and in files.
+pub type LowShardSize = (u64, u64);
+
+/// Files of a shard, where its size alone is named.
+const SHARD_FILES: u64 = 1_000_000;
+
+/// Reads the size of a shard.
+fn parse_shard_size(text: &str) -> Result<LowShardSize, String> {
+    let (bytes, files) = text.split_once(',').map_or((text, None), |(b, f)| (b, Some(f)));
+    let bytes = parse_size(bytes).map_err(|error| error.to_string())?;
+    let files = files.map_or(Ok(SHARD_FILES), str::parse).map_err(|error| error.to_string())?;
+    if bytes == 0 || files == 0 {
+        return Err("at least one byte and one file are needed, as 1T,500000".into());
+    }
+    Ok((bytes, files))
 }
 
 /// Reads a size at which files may be cut.
@@ -100,9 +130,15 @@ impl LowPlan {
     /// # Errors
     /// If a target is none, or words are missing or too many for what is wanted.
     pub fn checked(&self) -> Result<PlanWanted, Problem> {
-        match (&self.words[..], &self.simulate) {
-            ([plan], Some(_)) => self.existing(plan).map(PlanWanted::Existing),
-            ([source, targets @ ..], _) if !targets.is_empty() => {
+        match (&self.words[..], &self.again, &self.simulate) {
+            ([], Some(earlier), _) => self.again(earlier).map(PlanWanted::New),
+            (_, Some(_), _) => {
+                let needs = "no SOURCE and no URL: they are those of the earlier plan";
+                let hint = "haul plan --again EARLIER-PLAN --shards 16 --out PLAN";
+                Err(usage_problem("cannot take --again", needs, "more words", hint))
+            }
+            ([plan], None, Some(_)) => self.existing(plan).map(PlanWanted::Existing),
+            ([source, targets @ ..], None, _) if !targets.is_empty() => {
                 self.new_plan(source, targets).map(PlanWanted::New)
             }
             _ => Err(usage_problem(
@@ -114,8 +150,29 @@ impl LowPlan {
         }
     }
 
+    /// A plan of what differs from an earlier one.
+    fn again(&self, earlier: &Path) -> Result<Box<PlanRequest>, Problem> {
+        if !self.rules.0.is_empty() {
+            let needs = "the patterns of the earlier plan";
+            let hint = "leave them out, or make a new plan without --again";
+            let found = "--include or --exclude";
+            return Err(usage_problem("cannot take --again", needs, found, hint));
+        }
+        let plan = Plan::open(earlier)?;
+        let mut selection = Selection::default();
+        selection.rules.clone_from(&plan.rules);
+        let source = PathBuf::from(OsString::from_vec(plan.source.0.clone()));
+        let mut request = self.request(source, plan.targets.clone(), selection)?;
+        let fleet = Fleet::read(&plan)?;
+        let done = fleet.shards.iter().filter(|shard| shard.state == ShardState::Done);
+        let done = done.map(|shard| shard.number).collect();
+        request.again = Some(EarlierPlan { plan, done });
+        Ok(request)
+    }
+
     fn existing(&self, plan: &OsString) -> Result<PathBuf, Problem> {
         let is_made = self.shards.is_some()
+            || self.shard_size.is_some()
             || self.out.is_some()
             || self.stripe_size.is_some()
             || self.shared_target
@@ -130,12 +187,11 @@ impl LowPlan {
         Ok(plan.into())
     }
 
-    fn new_plan(&self, source: &OsString, targets: &[OsString]) -> Result<CheckedPlan, Problem> {
-        let (Some(shards), Some(place)) = (self.shards, self.out.clone()) else {
-            let found = "no --shards or no --out";
-            let hint = "to simulate a plan that is there, name its directory alone";
-            return Err(usage_problem("cannot make a plan", "--shards and --out", found, hint));
-        };
+    fn new_plan(
+        &self,
+        source: &OsString,
+        targets: &[OsString],
+    ) -> Result<Box<PlanRequest>, Problem> {
         let targets = targets.iter().map(|word| {
             if !OtherSide::is_named_by(word) {
                 let what = format!("cannot plan to {}", word.to_string_lossy());
@@ -159,11 +215,29 @@ impl LowPlan {
         })?;
         let mut selection = Selection::default();
         selection.rules.clone_from(&self.rules.0);
+        self.request(here.join(source), targets, selection)
+    }
+
+    /// The plan to make; `source` is a path from the root on, for runs that begin in another
+    /// directory.
+    fn request(
+        &self,
+        source: PathBuf,
+        targets: Vec<String>,
+        selection: Selection,
+    ) -> Result<Box<PlanRequest>, Problem> {
+        let size = self.shard_size.map(|(bytes, files)| Shards::Size(ShardSize { bytes, files }));
+        let shards = self.shards.map(Shards::Count).or(size);
+        let (Some(shards), Some(place)) = (shards, self.out.clone()) else {
+            let (needs, found) = ("--shards or --shard-size, and --out", "not both");
+            let hint = "to simulate a plan that is there, name its directory alone";
+            return Err(usage_problem("cannot make a plan", needs, found, hint));
+        };
         // Servers that share no file system would each have a part of the file.
         let is_cut = !self.whole_files && (targets.len() == 1 || self.shared_target);
         let stripe_bytes = self.stripe_size;
         let large_files = if is_cut { LargeFiles::Cut { stripe_bytes } } else { LargeFiles::Whole };
-        let source = here.join(source);
-        Ok(CheckedPlan { place, shards, source, targets, selection, large_files })
+        let again = None;
+        Ok(Box::new(PlanRequest { source, targets, shards, selection, large_files, place, again }))
     }
 }

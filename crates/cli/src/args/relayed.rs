@@ -48,8 +48,8 @@ const RELAYED: [&str; 36] = [
     "watch-for",
 ];
 /// Options that are for this end of ssh, and for what is shown here.
-const FOR_HERE: [&str; 7] =
-    ["install-remote", "json", "port-range", "quiet", "remote-haul", "report", "ssh"];
+const FOR_HERE: [&str; 8] =
+    ["install-remote", "json", "port-range", "quiet", "remote-haul", "report", "signal", "ssh"];
 /// Options about this machine, such as a file that the one that sends does not have.
 const ABOUT_HERE: [&str; 10] = [
     "bind",

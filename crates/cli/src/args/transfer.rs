@@ -8,7 +8,7 @@ use super::{
     ssh::{LowSsh, OtherSide, check_is_here},
     tree::LowTree,
     usage_problem,
-    values::{Period, parse_limit},
+    values::{Period, StopSignal, parse_limit},
 };
 use clap::{Args, ValueEnum, builder::PossibleValue, builder::PossibleValuesParser};
 use haul_datapath::engines::ENGINES;
@@ -124,6 +124,11 @@ pub struct LowTransfer {
     #[arg(long, value_name = "PROVIDER", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = Rdma::Auto.name(), value_parser = providers())]
     pub fabric: Option<String>,
+    /// Another signal that ends the run as SIGTERM does: the same command resumes it
+    ///
+    /// A scheduler may send one before the time is up, as `sbatch --signal=USR1@60` does.
+    #[arg(long, value_name = "SIGNAL", hide_short_help = true)]
+    pub signal: Option<StopSignal>,
     /// How long to try to get back to a server that went away
     #[arg(long, value_name = "TIME", default_value_t = Period(RETRY_FOR_DEFAULT))]
     pub retry_for: Period,
@@ -279,13 +284,19 @@ pub struct CheckedPull {
 }
 
 impl LowPush {
-    /// Checks the words of `haul push`.
+    /// The plan whose shard is to be moved, if there is one: its directory, and the shard's number.
+    #[must_use]
+    pub fn planned(&self) -> Option<(&Path, u32)> {
+        self.plan.as_deref().zip(self.shard.map(|asked| asked.number))
+    }
+
+    /// Checks the words of `haul push`; `plan` is the one that [`Self::planned`] names.
     ///
     /// # Errors
     /// Says which argument cannot be taken and why.
-    pub fn checked(&self) -> Result<CheckedPush, Problem> {
-        if let (Some(place), Some(asked)) = (&self.plan, self.shard) {
-            return self.checked_shard(place, asked);
+    pub fn checked(&self, plan: Option<Plan>) -> Result<CheckedPush, Problem> {
+        if let (Some(plan), Some(asked)) = (plan, self.shard) {
+            return self.checked_shard(plan, asked);
         }
         let (sources, to) = split_push(&self.words)?;
         let parsed = sources.iter().map(|source| parse_source(source));
@@ -303,8 +314,7 @@ impl LowPush {
         self.plan.is_some() || self.transfer.tree.part.is_some()
     }
 
-    fn checked_shard(&self, place: &Path, asked: AskedShard) -> Result<CheckedPush, Problem> {
-        let plan = Plan::open(place)?;
+    fn checked_shard(&self, plan: Plan, asked: AskedShard) -> Result<CheckedPush, Problem> {
         if let Some(count) = asked.count.filter(|count| *count != plan.shards) {
             let what = format!("cannot take shard {}/{count}", asked.number);
             let needs = format!("the {} shards of the plan", plan.shards);
@@ -319,8 +329,9 @@ impl LowPush {
         options.selection.names_alone = true;
         options.selection.ranges = (!shard.ranges.is_empty()).then(|| Arc::new(shard.ranges));
         let to = self.transfer.other_side(&[to.as_os_str()])?;
-        // What moves nothing is no run of the shard.
-        let is_run = !self.transfer.tree.dry_run && !self.transfer.tree.preflight;
+        // What moves nothing is no run of a shard.
+        let is_there = asked.number <= plan.shards;
+        let is_run = is_there && !self.transfer.tree.dry_run && !self.transfer.tree.preflight;
         let shard = is_run.then_some((plan, asked.number));
         Ok(CheckedPush { sources: vec![SourceSpec::Path(source)], to, shard, options })
     }
@@ -505,7 +516,7 @@ mod tests {
     fn push(words: &[&str]) -> Result<CheckedPush, String> {
         let words = [&["haul", "push"], words].concat();
         match LowArgs::try_parse_from(words).map_err(|error| error.to_string())?.command {
-            LowCommand::Push(low) => low.checked().map_err(|problem| problem.to_string()),
+            LowCommand::Push(low) => low.checked(None).map_err(|problem| problem.to_string()),
             other => panic!("not a push: {other:?}"),
         }
     }

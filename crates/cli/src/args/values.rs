@@ -1,15 +1,50 @@
-//! Forms of sizes, rates and durations on the command line.
+//! Forms of sizes, rates, durations and signals on the command line.
 //!
 //! Sizes are powers of 1024 (`10G`, `64KiB`), as dd and iperf take them. A rate in bytes is written
 //! like a size (`500M`); a rate in bits is a power of 1000 (`10Gbit`), as networks count.
 
+use clap::ValueEnum;
 use haul_transfer::{Preserve, internals::parse_size};
 use jiff::{Timestamp, Zoned, civil::DateTime};
+use signal_hook::consts;
 use std::{fmt, str::FromStr, time::Duration};
 
 /// A duration as the user writes it: `500ms`, `10s`, `15m`, `12h`, `7d`, `2w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period(pub Duration);
+
+/// A signal that ends a run so that it can be resumed, beside SIGINT and SIGTERM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "UPPER")]
+pub enum StopSignal {
+    #[value(alias = "SIGUSR1")]
+    Usr1,
+    #[value(alias = "SIGUSR2")]
+    Usr2,
+    #[value(alias = "SIGHUP")]
+    Hup,
+    #[value(alias = "SIGQUIT")]
+    Quit,
+    #[value(alias = "SIGALRM")]
+    Alrm,
+    #[value(alias = "SIGXCPU")]
+    Xcpu,
+}
+
+impl StopSignal {
+    /// Number of the signal.
+    #[must_use]
+    pub fn number(self) -> i32 {
+        match self {
+            Self::Usr1 => consts::SIGUSR1,
+            Self::Usr2 => consts::SIGUSR2,
+            Self::Hup => consts::SIGHUP,
+            Self::Quit => consts::SIGQUIT,
+            Self::Alrm => consts::SIGALRM,
+            Self::Xcpu => consts::SIGXCPU,
+        }
+    }
+}
 
 /// The units of a duration, the largest first, in milliseconds.
 const DURATION_UNITS: [(&str, u64); 6] = [

@@ -26,7 +26,7 @@ pub fn run(low: LowCopy) -> Result<ExitStatus, Failure> {
 
 fn run_between(between: Between) -> Result<ExitStatus, Failure> {
     let Between { program, from, paths, to, path, ports, options, relayed, transfer } = between;
-    let interrupt = interrupt::on_signals()?;
+    let interrupt = interrupt::on_signals_and(transfer.signal)?;
     let asked = Asked {
         purpose: Purpose::Push,
         removes: options.file_options.removal.is_some(),

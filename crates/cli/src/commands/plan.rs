@@ -3,12 +3,12 @@
 mod simulation;
 
 use crate::{
-    args::plan::{CheckedPlan, LowPlan, PlanWanted},
+    args::plan::{LowPlan, PlanWanted},
     failure::{ExitStatus, Failure},
     interrupt,
-    ui::{self, units},
+    ui::{self, shell::shell_word, units},
 };
-use haul_transfer::{Made, Plan, ShardLoad, make_plan};
+use haul_transfer::{Made, Plan, PlanRequest, ShardLoad, Shards, make_plan};
 use serde_json::json;
 use std::ops::RangeInclusive;
 
@@ -21,6 +21,7 @@ pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
         PlanWanted::New(checked) => checked,
         PlanWanted::Existing(place) => {
             let plan = Plan::open(&place)?;
+            plan.check_whole()?;
             simulate(low, &plan, &plan.loads()?)?;
             return Ok(ExitStatus::AllDone);
         }
@@ -29,22 +30,24 @@ pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
     if let Some(fleet) = &low.simulate {
         fleet.with_targets(wanted.targets.len())?;
     }
+    let how_to_run = format!("haul push --plan {} --shard K", shell_word(wanted.place.as_os_str()));
+    if matches!(wanted.shards, Shards::Size(_)) && !low.json {
+        ui::print_to_stderr(&format!("from now on each shard can be run: {how_to_run}"));
+    }
     let made = make(&wanted)?;
     if low.json {
         print_json(&made);
     } else {
-        ui::print_to_stdout(&text(&made, &wanted.place.display().to_string()));
+        ui::print_to_stdout(&text(&made, &how_to_run));
     }
     simulate(low, &made.plan, &made.loads)?;
     Ok(if made.failed.is_empty() { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
 }
 
-fn make(wanted: &CheckedPlan) -> Result<Made, Failure> {
+fn make(wanted: &PlanRequest) -> Result<Made, Failure> {
     let interrupt = interrupt::on_signals()?;
     haul_transfer::raise_open_files_limit();
-    let CheckedPlan { source, targets, shards, .. } = wanted;
-    let place = (&wanted.selection, wanted.large_files, &*wanted.place);
-    let made = make_plan(source, targets.clone(), *shards, place, &interrupt)?;
+    let made = make_plan(wanted, &interrupt)?;
     for problem in made.left_out.iter().chain(&made.failed) {
         ui::print_to_stderr(&problem.to_string());
     }
@@ -72,14 +75,19 @@ fn print_json(made: &Made) {
             "event": "shard", "shard": number, "files": files, "bytes": bytes, "target": target,
         }));
     }
-    ui::json::print(&json!({
+    let mut plan = json!({
         "event": "plan", "shards": made.plan.shards, "files": made.plan.files,
         "bytes": made.plan.bytes, "targets": made.plan.targets.len(),
         "left_out": made.left_out.len(), "failed": made.failed.len(),
-    }));
+    });
+    if let Some((unchanged, gone)) = made.unchanged_and_gone {
+        plan["unchanged"] = unchanged.into();
+        plan["gone"] = gone.into();
+    }
+    ui::json::print(&plan);
 }
 
-fn text(made: &Made, place: &str) -> String {
+fn text(made: &Made, how_to_run: &str) -> String {
     let plan = &made.plan;
     let range = |of: fn(&ShardLoad) -> u64| -> RangeInclusive<u64> {
         let loads = made.loads.iter().map(of);
@@ -88,7 +96,7 @@ fn text(made: &Made, place: &str) -> String {
     let (files, bytes) = (range(|load| load.files), range(|load| load.bytes));
     let mut text = format!(
         "{}, {} in {}: each {} to {} files, {} to {}\n\
-         run each, here or on other machines: haul push --plan {place} --shard K",
+         run each, here or on other machines: {how_to_run}",
         units::count(plan.files, "file"),
         units::bytes(plan.bytes),
         units::count(plan.shards.into(), "shard"),
@@ -97,6 +105,14 @@ fn text(made: &Made, place: &str) -> String {
         units::bytes(*bytes.start()),
         units::bytes(*bytes.end()),
     );
+    if let Some((unchanged, gone)) = made.unchanged_and_gone {
+        let unchanged = units::count(unchanged, "name");
+        text.push_str(&format!("\nunchanged since the earlier plan, and not in this: {unchanged}"));
+        if gone > 0 {
+            let gone = units::count(gone, "name");
+            text.push_str(&format!("\ngone from the source, and still at the target: {gone}"));
+        }
+    }
     if !made.failed.is_empty() {
         let count = units::count(made.failed.len() as u64, "entry");
         text.push_str(&format!("\nNOT PLANNED: {count} could not be listed"));

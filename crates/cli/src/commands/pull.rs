@@ -19,7 +19,7 @@ use haul_transfer::PullRequest;
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPull) -> Result<ExitStatus, Failure> {
     let checked = low.checked()?;
-    let interrupt = interrupt::on_signals()?;
+    let interrupt = interrupt::on_signals_and(low.transfer.signal)?;
     let asked = Asked {
         purpose: Purpose::Pull,
         removes: checked.options.file_options.move_sources,

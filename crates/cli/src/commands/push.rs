@@ -12,20 +12,37 @@ use crate::{
     ssh::Purpose,
     ui,
 };
-use haul_transfer::{Interrupt, PushRequest, TransferError};
+use haul_transfer::{Interrupt, Plan, PushRequest, TransferError};
+use serde_json::json;
 
 /// Runs the push and shows it.
 ///
 /// # Errors
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
-    let mut checked = low.checked()?;
-    let interrupt = interrupt::on_signals()?;
+    let mut checked = low.checked(plan(low)?)?;
+    let interrupt = interrupt::on_signals_and(low.transfer.signal)?;
     let mut log = Kept::begin(checked.shard.take());
     let shown = push(low, checked, &interrupt, &mut log);
     let shown = if low.is_one_of_many() { shown.map_err(Failure::of_one_of_many) } else { shown };
     log.end(shown.as_ref().map_or_else(|failure| failure.status, |status| *status));
     shown
+}
+
+/// The plan whose shard is to be moved, once the shard is there. A signal ends the wait at once:
+/// nothing was begun.
+fn plan(low: &LowPush) -> Result<Option<Plan>, Failure> {
+    let Some((place, number)) = low.planned() else { return Ok(None) };
+    let plan = Plan::open_for(place, number, &mut |plan| {
+        if low.transfer.json {
+            let shards = plan.shards;
+            ui::json::print(&json!({ "event": "waiting", "shard": number, "shards": shards }));
+        } else {
+            let shards = ui::units::count(plan.shards.into(), "shard");
+            ui::print_to_stderr(&format!("waits for shard {number}: the plan has {shards} so far"));
+        }
+    });
+    plan.map(Some).map_err(|error| Failure::from(error).of_one_of_many())
 }
 
 fn push(

@@ -35,6 +35,7 @@ pub fn run(low: &LowReport) -> Result<ExitStatus, Failure> {
             Failure { status: ExitStatus::SomeFailed, ..Failure::from(problem) }
         })?;
     }
-    let all_done = fleet.count(ShardState::Done) == fleet.shards.len();
+    let is_whole = plan.growing.is_none();
+    let all_done = is_whole && fleet.count(ShardState::Done) == fleet.shards.len();
     Ok(if all_done { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
 }

@@ -21,6 +21,7 @@ mod bench_small_files;
 mod bench_studies;
 #[cfg(feature = "bench")]
 mod bench_tuning;
+mod changing_plans;
 mod choosing;
 mod command_line;
 mod connections;

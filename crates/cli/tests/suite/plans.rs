@@ -5,6 +5,7 @@ use crate::harness::{
     process::{Haul, Ran},
     server::{Server, ServerSetup},
 };
+use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     ffi::OsString,
@@ -13,6 +14,7 @@ use std::{
         ffi::OsStringExt,
         fs::{PermissionsExt, symlink},
     },
+    time::{Duration, Instant},
 };
 
 /// A tree with all that a shard may hold.
@@ -113,6 +115,33 @@ fn a_server_that_is_away_or_full_is_a_reason_to_run_the_shard_again() {
     slow.kill();
     drop(server);
     assert_eq!(statuses(), [1, 1, 2], "nobody listens");
+}
+
+/// A scheduler tells a run that its time is up by a signal of its own choice.
+#[test]
+fn a_signal_that_was_named_ends_a_run_so_that_the_next_goes_on() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("tree/large"), 24 << 20);
+    let words = words![place.source("tree"), server.url(""), "--shards", "1"];
+    assert_eq!(planned(&place, &words).status, 0);
+    let shard = words!["push", "--plan", place.path("plan"), "--shard", "1"];
+    let slow = words!["--bwlimit", "6M", "--span-size", "1M", "--signal", "SIGUSR1"];
+    let run = place.start(&[&shard[..], &slow].concat());
+    run.wait_for_bytes("bytes_durable", 4 << 20);
+    let told = Instant::now();
+    run.signal(Signal::USR1);
+    let ran = run.finish();
+    assert_eq!(ran.status, 1, "the shard is to be run again: {ran:?}");
+    assert!(told.elapsed() < Duration::from_secs(10), "{:?}", told.elapsed());
+    let ran = push_shard(&place, "1");
+    assert!(ran.gone_on_from() >= 4 << 20, "{ran:?}");
+    ran.ok();
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    let refused = words!["--signal", "KILL"];
+    Haul::start(place.command(&[&shard[..], &refused, &words!["--json"]].concat()))
+        .finish()
+        .refused(&["--signal", "USR1"]);
 }
 
 /// A directory of which the patterns leave nothing is made, and what they left out stays here.

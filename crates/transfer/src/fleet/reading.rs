@@ -82,7 +82,7 @@ pub fn read(
     if head.plan != plan.id {
         return Ok(Found::OfAnotherPlan);
     }
-    if (head.shard, head.of) != (shard, plan.shards) {
+    if (head.shard, head.of) != (shard, plan.shards_told()) {
         return Err(damaged(&format!("shard {} of {}", head.shard, head.of)));
     }
     let mut run = RunRead::of(head);

@@ -80,7 +80,7 @@ impl RunLog {
             haul_run: VERSION,
             plan: plan.id.clone(),
             shard,
-            of: plan.shards,
+            of: plan.shards_told(),
             attempt,
             host: haul_host::host_name().unwrap_or_else(|| "unnamed".to_owned()),
             boot: haul_host::boot_id().map_or_else(String::new, |id| hex(&id)),

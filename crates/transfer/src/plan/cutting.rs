@@ -22,7 +22,7 @@ const STRIPE_BYTES: u64 = 64 << 20;
 /// Part of a shard's share from which on a file is large.
 const LARGE_OF_SHARE: u64 = 8;
 /// Stripes that a file has at least before it is cut.
-const STRIPES_MIN: u64 = 16;
+pub(super) const STRIPES_MIN: u64 = 16;
 
 /// Treatment of files that are large beside a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) fn cut(
     for batch in batches.iter().filter(|batch| is_large(batch)) {
         let stripe_bytes = match stripe_bytes {
             Some(bytes) => bytes,
-            None => lustre_stripe(source, &read_line(lines, batch)?).unwrap_or(STRIPE_BYTES),
+            None => stripe_of(source, &read_line(lines, batch)?),
         };
         if batch.bytes >= STRIPES_MIN.saturating_mul(stripe_bytes) {
             large.push((*batch, stripe_bytes));
@@ -109,6 +109,11 @@ fn read_line(lines: &mut File, batch: &Batch) -> io::Result<Line> {
     lines.seek(SeekFrom::Start(batch.from))?;
     lines.read_exact(&mut text)?;
     Ok(serde_json::from_slice(&text)?)
+}
+
+/// Stripe of a file: its own where the source tells it, else the usual one.
+pub(super) fn stripe_of(source: &Path, line: &Line) -> u64 {
+    lustre_stripe(source, line).unwrap_or(STRIPE_BYTES)
 }
 
 /// Stripe of a file on Lustre, as its layout says it (lustre_user.h, `lov_user_md`).

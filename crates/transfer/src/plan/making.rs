@@ -1,13 +1,16 @@
 //! Makes a plan: walks the source once, cuts what is there into batches, and writes the shards.
 
 use super::{
-    PLAN_FILE, Plan, SHARDS_MAX, VERSION, VERSION_WITH_RANGES,
     balance::{Batch, Cutting, distribute},
-    create_anew,
     cutting::{LargeFiles, cut, write_range},
-    line::{Head, Line},
+    earlier::{Earlier, EarlierPlan},
+    growing::{Growing, ShardSize},
+    line::{Head, Line, Sink},
+    plan_file::{
+        PLAN_FILE, Plan, SHARDS_MAX, VERSION, VERSION_GROWING, VERSION_WITH_RANGES, create_anew,
+        shard_path,
+    },
     shard::ShardLoad,
-    shard_path,
 };
 use crate::{
     Interrupt,
@@ -28,9 +31,37 @@ use std::{
     fs::{self, File},
     io::{self, BufWriter, Read, Seek, SeekFrom, Write},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
+
+/// A plan to make.
+#[derive(Clone, Debug)]
+pub struct PlanRequest {
+    /// The directory whose names are planned, from the root on.
+    pub source: PathBuf,
+    /// Targets as the user named them.
+    pub targets: Vec<String>,
+    /// How many shards there are, or how large.
+    pub shards: Shards,
+    /// Names that are meant.
+    pub selection: Selection,
+    /// Treatment of files that are large beside a shard.
+    pub large_files: LargeFiles,
+    /// Directory of the plan, which is made where it is not there.
+    pub place: PathBuf,
+    /// An earlier plan of the source: what its runs have moved, and is as it was, is left out.
+    pub again: Option<EarlierPlan>,
+}
+
+/// Number of the shards of a plan, or their size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shards {
+    /// Number of shards of equal weight. They are there when all names are known.
+    Count(u32),
+    /// Size of each shard, of which as many come as have to. Each is there when it is full.
+    Size(ShardSize),
+}
 
 /// A plan that was made, and what could not be planned.
 #[derive(Debug)]
@@ -44,71 +75,92 @@ pub struct Made {
     pub failed: Vec<Problem>,
     /// Entries of kinds that are not moved.
     pub left_out: Vec<Problem>,
+    /// Names of an earlier plan that are not in this one, for a run has moved them, and that are
+    /// gone from the source. `None` where there was no earlier plan.
+    pub unchanged_and_gone: Option<(u64, u64)>,
 }
 
-/// Makes a plan in the directory `place`, which is made where it is not there.
+/// Makes a plan.
 ///
 /// # Errors
-/// If the source is no directory, the place has a plan already, or it cannot be written.
-pub fn make(
-    source: &Path,
-    targets: Vec<String>,
-    shards: u32,
-    (selection, files, place): (&Selection, LargeFiles, &Path),
-    interrupt: &Interrupt,
-) -> Result<Made, TransferError> {
-    check(source, shards, place)?;
+/// If the source is no directory, the place has a plan already, it cannot be written, or the
+/// earlier plan cannot be read.
+pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, TransferError> {
+    let PlanRequest { source, place, .. } = request;
+    check(request)?;
     let written = |error: io::Error| {
         let what = format!("cannot write the plan in {}", place.display());
         let hint = "name another by --out";
-        TransferError::start(problem(&what, "room to write", &error.to_string(), hint))
+        problem(&what, "room to write", &error.to_string(), hint)
     };
-    fs::create_dir_all(place).map_err(written)?;
+    let failed = |error: io::Error| TransferError::start(written(error));
+    fs::create_dir_all(place).map_err(failed)?;
     check_apart(source, place)?;
-    let id = hex(&random_bytes::<8>().map_err(written)?);
-    let matcher = selection.compile().map_err(TransferError::start)?;
-    let names = selection.names.clone();
+    let id = hex(&random_bytes::<8>().map_err(failed)?);
+    let plan = Plan {
+        version: VERSION,
+        id,
+        source: Name(source.as_os_str().as_bytes().to_vec()),
+        targets: request.targets.clone(),
+        shards: 0,
+        files: 0,
+        bytes: 0,
+        rules: request.selection.rules.clone(),
+        growing: None,
+        place: place.clone(),
+    };
+    match request.shards {
+        Shards::Count(shards) => {
+            let mut gathered = Gathered::new(place, shards).map_err(failed)?;
+            let ending = walk(request, &mut gathered, interrupt, &written)?;
+            let (plan, loads) = gathered.finish(plan, request).map_err(failed)?;
+            Ok(ending.made(plan, loads))
+        }
+        Shards::Size(size) => {
+            let plan = Plan { version: VERSION_GROWING, ..plan };
+            let how = (size, request.large_files);
+            let mut growing = Growing::begin(plan, source, how).map_err(failed)?;
+            let ending = walk(request, &mut growing, interrupt, &written)?;
+            let (plan, loads) = growing.finish().map_err(failed)?;
+            Ok(ending.made(plan, loads))
+        }
+    }
+}
+
+/// Gives the lines of all names that are to be planned to `sink`, in the order of a walk.
+fn walk(
+    request: &PlanRequest,
+    sink: &mut dyn Sink,
+    interrupt: &Interrupt,
+    written: &dyn Fn(io::Error) -> Problem,
+) -> Result<Ending, TransferError> {
+    let matcher = request.selection.compile().map_err(TransferError::start)?;
+    let names = request.selection.names.clone();
     let options = WalkOptions { matcher: Some(matcher), names, ..WalkOptions::default() };
-    let mut lines = tempfile_in(place).map_err(written)?;
-    let mut listing = Listing::new(&mut lines, shards);
-    for listed in walk_named(&[SourceSpec::Path(source.as_os_str().to_owned())], options) {
+    let earlier = request.again.as_ref().map(|again| Ok((&again.plan, Earlier::open(again)?)));
+    let earlier = earlier.transpose().map_err(TransferError::start)?;
+    let mut listing = Listing { sink, written, earlier, empty: None, ending: Ending::default() };
+    let source = SourceSpec::Path(request.source.as_os_str().to_owned());
+    for listed in walk_named(&[source], options) {
         if interrupt.load(Ordering::Relaxed) {
             return Err(TransferError::interrupted());
         }
-        listing.take(listed).map_err(written)?;
+        listing.take(listed).map_err(TransferError::start)?;
     }
-    let Listing { cutting, failed, left_out, .. } = listing.finish().map_err(written)?;
-    let (mut batches, file_count, bytes) = cutting.finish();
-    let lists = cut(&mut lines, &mut batches, (source, shards), files).map_err(written)?;
-    let small = distribute(batches, shards as usize);
-    let lists: Vec<Vec<Batch>> =
-        lists.into_iter().zip(small).map(|(list, small)| [list, small].concat()).collect();
-    let is_cut = lists.iter().flatten().any(|batch| batch.range.is_some());
-    let mut loads = Vec::with_capacity(lists.len());
-    for (list, number) in lists.iter().zip(1..) {
-        let load = load_of(list);
-        let has_ranges = list.iter().any(|batch| batch.range.is_some());
-        let version = if has_ranges { VERSION_WITH_RANGES } else { VERSION };
-        let head = Head { haul_shard: version, ..head_of((&id, shards), number, load) };
-        write_shard(&mut lines, list, &head, place).map_err(written)?;
-        loads.push(load);
-    }
-    let version = if is_cut { VERSION_WITH_RANGES } else { VERSION };
-    let (files, place) = (file_count, place.to_owned());
-    let source = Name(source.as_os_str().as_bytes().to_vec());
-    let plan = Plan { version, id, source, targets, shards, files, bytes, place };
-    plan.write().map_err(written)?;
-    Ok(Made { plan, loads, failed, left_out })
+    listing.finish().map_err(TransferError::start)
 }
 
-fn check(source: &Path, shards: u32, place: &Path) -> Result<(), TransferError> {
+fn check(request: &PlanRequest) -> Result<(), TransferError> {
+    let PlanRequest { source, shards, place, .. } = request;
     if !source.is_dir() {
         let what = format!("cannot plan {}", source.display());
         let found = if source.exists() { "a single file" } else { "nothing of that name" };
         let hint = "push a single file by `haul push`";
         return Err(TransferError::start(problem(&what, "a directory", found, hint)));
     }
-    if !(1..=SHARDS_MAX).contains(&shards) {
+    if let Shards::Count(shards) = shards
+        && !(1..=SHARDS_MAX).contains(shards)
+    {
         let needs = format!("from 1 to {SHARDS_MAX} shards");
         let found = shards.to_string();
         let hint = "several for each machine are enough";
@@ -143,37 +195,85 @@ fn tempfile_in(place: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The lines of a walk.
-struct Listing<'a> {
-    lines: BufWriter<&'a mut File>,
+/// Lines that are shared out when all of them are known.
+struct Gathered {
+    lines: BufWriter<File>,
     cutting: Cutting,
-    /// A directory of which nothing below has come yet.
-    empty: Option<Line>,
-    failed: Vec<Problem>,
-    left_out: Vec<Problem>,
+    shards: u32,
 }
 
-impl<'a> Listing<'a> {
-    fn new(lines: &'a mut File, shards: u32) -> Self {
-        let (lines, cutting) = (BufWriter::new(lines), Cutting::new(shards));
-        Self { lines, cutting, empty: None, failed: Vec::new(), left_out: Vec::new() }
+impl Gathered {
+    fn new(place: &Path, shards: u32) -> io::Result<Self> {
+        let lines = BufWriter::new(tempfile_in(place)?);
+        Ok(Self { lines, cutting: Cutting::new(shards), shards })
     }
 
-    fn take(&mut self, listed: Listed) -> io::Result<()> {
-        match listed {
-            Listed::Entry(entry) => self.entry(*entry),
-            Listed::LeftOut(fault) => {
-                self.left_out.push(Problem::of(&fault));
-                Ok(())
-            }
-            Listed::Failed(fault) => {
-                self.failed.push(Problem::of(&fault));
-                Ok(())
-            }
+    /// Writes the shards, and the plan last.
+    fn finish(self, plan: Plan, request: &PlanRequest) -> io::Result<(Plan, Vec<ShardLoad>)> {
+        let Self { lines, cutting, shards } = self;
+        let mut lines = lines.into_inner().map_err(io::IntoInnerError::into_error)?;
+        let (mut batches, files, bytes) = cutting.finish();
+        let place = (&*request.source, shards);
+        let lists = cut(&mut lines, &mut batches, place, request.large_files)?;
+        let small = distribute(batches, shards as usize);
+        let mut is_cut = false;
+        let mut loads = Vec::with_capacity(lists.len());
+        for ((large, small), number) in lists.into_iter().zip(small).zip(1..) {
+            let mut list = [large, small].concat();
+            list.sort_by_key(|batch| (batch.from, batch.range));
+            let load = load_of(&list);
+            let has_ranges = list.iter().any(|batch| batch.range.is_some());
+            is_cut |= has_ranges;
+            let version = if has_ranges { VERSION_WITH_RANGES } else { VERSION };
+            let head = Head { haul_shard: version, ..head_of((&plan.id, shards), number, load) };
+            write_shard(&mut lines, &list, &head, &request.place)?;
+            loads.push(load);
         }
+        let version = if is_cut { VERSION_WITH_RANGES } else { VERSION };
+        let plan = Plan { version, shards, files, bytes, ..plan };
+        plan.write()?;
+        Ok((plan, loads))
+    }
+}
+
+impl Sink for Gathered {
+    fn take(&mut self, line: &Line) -> io::Result<()> {
+        let mut text = serde_json::to_vec(line)?;
+        text.push(b'\n');
+        self.cutting.take(text.len() as u64, line.bytes);
+        self.lines.write_all(&text)
+    }
+}
+
+/// The lines of a walk.
+struct Listing<'a> {
+    sink: &'a mut dyn Sink,
+    written: &'a dyn Fn(io::Error) -> Problem,
+    earlier: Option<(&'a Plan, Earlier)>,
+    /// A directory of which nothing below has come yet.
+    empty: Option<Line>,
+    ending: Ending,
+}
+
+/// Entries without a line, and those of an earlier plan.
+#[derive(Default)]
+struct Ending {
+    failed: Vec<Problem>,
+    left_out: Vec<Problem>,
+    unchanged_and_gone: Option<(u64, u64)>,
+}
+
+impl Listing<'_> {
+    fn take(&mut self, listed: Listed) -> Result<(), Problem> {
+        match listed {
+            Listed::Entry(entry) => self.entry(*entry)?,
+            Listed::LeftOut(fault) => self.ending.left_out.push(Problem::of(&fault)),
+            Listed::Failed(fault) => self.ending.failed.push(Problem::of(&fault)),
+        }
+        Ok(())
     }
 
-    fn entry(&mut self, entry: SourceEntry) -> io::Result<()> {
+    fn entry(&mut self, entry: SourceEntry) -> Result<(), Problem> {
         let Location::Beneath(_, path) = entry.location else { return Ok(()) };
         if let Some(empty) = self.empty.take()
             && !is_at_or_below(&path, &empty.path.0)
@@ -192,19 +292,31 @@ impl<'a> Listing<'a> {
         self.write(&line)
     }
 
-    fn write(&mut self, line: &Line) -> io::Result<()> {
-        let mut text = serde_json::to_vec(line)?;
-        text.push(b'\n');
-        self.cutting.take(text.len() as u64, line.bytes);
-        self.lines.write_all(&text)
+    fn write(&mut self, line: &Line) -> Result<(), Problem> {
+        if let Some((plan, earlier)) = &mut self.earlier
+            && earlier.has(plan, line)?
+        {
+            return Ok(());
+        }
+        self.sink.take(line).map_err(self.written)
     }
 
-    fn finish(mut self) -> io::Result<Self> {
+    fn finish(mut self) -> Result<Ending, Problem> {
         if let Some(empty) = self.empty.take() {
             self.write(&empty)?;
         }
-        self.lines.flush()?;
-        Ok(self)
+        if let Some((plan, earlier)) = &mut self.earlier {
+            earlier.finish(plan)?;
+            self.ending.unchanged_and_gone = Some((earlier.unchanged, earlier.gone));
+        }
+        Ok(self.ending)
+    }
+}
+
+impl Ending {
+    fn made(self, plan: Plan, loads: Vec<ShardLoad>) -> Made {
+        let Self { failed, left_out, unchanged_and_gone } = self;
+        Made { plan, loads, failed, left_out, unchanged_and_gone }
     }
 }
 

@@ -1,8 +1,8 @@
 //! A shard of a plan: the names that one run moves, a line of JSON each behind one about all.
 
 use super::{
-    Plan,
     line::{Head, Kind, Line, LineRange},
+    plan_file::{Plan, VERSION, VERSION_WITH_RANGES, shard_path},
 };
 use crate::{
     error::problem,
@@ -14,7 +14,7 @@ use haul_protocol::limits::SPAN_BYTES_MIN;
 use std::{
     fs::File,
     io::{BufRead, BufReader, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// The names of a shard, and how much they are.
@@ -57,7 +57,7 @@ impl ShardLoad {
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
 /// Words for a shard that cannot be read.
-fn refused_by(path: &Path) -> impl Fn(&str) -> Problem {
+pub(super) fn refused_by(path: &Path) -> impl Fn(&str) -> Problem + use<> {
     let what = format!("cannot read the shard {}", path.display());
     let needs = "the file as `haul plan` has written it";
     move |found| problem(&what, needs, found, "make the plan again")
@@ -72,8 +72,8 @@ fn read_head(
 ) -> Result<Head, Problem> {
     let head: Head = serde_json::from_str(line)
         .map_err(|error| refused(&format!("in its first line: {error}")))?;
-    let is_known = [super::VERSION, super::VERSION_WITH_RANGES].contains(&head.haul_shard);
-    if !is_known || (head.shard, head.of) != (number, plan.shards) {
+    let is_known = [VERSION, VERSION_WITH_RANGES].contains(&head.haul_shard);
+    if !is_known || (head.shard, head.of) != (number, plan.shards_told()) {
         return Err(refused(&format!("shard {} of {}", head.shard, head.of)));
     }
     if head.plan != plan.id {
@@ -83,39 +83,78 @@ fn read_head(
 }
 
 impl Shard {
-    pub(super) fn read(path: &Path, number: u32, plan: &Plan) -> Result<Self, Problem> {
-        let refused = refused_by(path);
-        let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
-        let mut lines = BufReader::new(file).lines();
-        let mut next = || match lines.next() {
-            Some(Ok(line)) => Ok(Some(line)),
-            Some(Err(error)) => Err(refused(&error.to_string())),
-            None => Ok(None),
-        };
-        let head = read_head(&next()?.unwrap_or_default(), number, plan, &refused)?;
+    /// A shard without names.
+    pub(super) fn empty(number: u32) -> Self {
+        let (names, ranges) = (PackedNames::default(), FileRanges::default());
+        Self { number, names, ranges, bytes: 0 }
+    }
+
+    pub(super) fn read(number: u32, plan: &Plan) -> Result<Self, Problem> {
+        let mut lines = Lines::open(plan, number)?;
         let (mut names, mut ranges) = (PackedNames::default(), FileRanges::default());
-        let mut count = 0;
-        while let Some(text) = next()? {
-            let line: Line = serde_json::from_str(&text)
-                .map_err(|error| refused(&format!("in line {}: {error}", count + 2)))?;
-            if let Err(why) = haul_protocol::name::check_relative_name(&line.path.0) {
-                return Err(refused(&format!("in line {}: {why}", count + 2)));
-            }
+        while let Some(line) = lines.next()? {
             if !names.push(&line.path.0) {
-                return Err(refused("names of more than 4 GiB"));
+                return Err(lines.refused("names of more than 4 GiB"));
             }
             if let Some(range) = line.range {
-                let cut = cut_of(&line, range)
-                    .ok_or_else(|| refused(&format!("in line {}: no range", count + 2)))?;
+                let cut = cut_of(&line, range).ok_or_else(|| lines.refused_here("no range"))?;
                 ranges.push(&line.path.0, cut);
             }
-            count += 1;
-        }
-        if count != head.files {
-            return Err(refused(&format!("{count} names of {}", head.files)));
         }
         names.sort();
-        Ok(Self { number, names, ranges, bytes: head.bytes })
+        Ok(Self { number, names, ranges, bytes: lines.head.bytes })
+    }
+}
+
+/// The lines of a shard behind the first, one by one.
+#[derive(Debug)]
+pub(super) struct Lines {
+    path: PathBuf,
+    file: BufReader<File>,
+    head: Head,
+    count: u64,
+    text: Vec<u8>,
+}
+
+impl Lines {
+    pub fn open(plan: &Plan, number: u32) -> Result<Self, Problem> {
+        let path = shard_path(plan.place(), number);
+        let refused = refused_by(&path);
+        let file = File::open(&path).map_err(|error| refused(&error.to_string()))?;
+        let (mut file, mut line) = (BufReader::new(file), String::new());
+        file.read_line(&mut line).map_err(|error| refused(&error.to_string()))?;
+        let head = read_head(&line, number, plan, &refused)?;
+        Ok(Self { path, file, head, count: 0, text: Vec::new() })
+    }
+
+    /// The next line.
+    ///
+    /// # Errors
+    /// If it is none, has no name that can be, or there are not as many as the first line says.
+    pub fn next(&mut self) -> Result<Option<Line>, Problem> {
+        self.text.clear();
+        let read = self.file.read_until(b'\n', &mut self.text);
+        if read.map_err(|error| self.refused(&error.to_string()))? == 0 {
+            if self.count != self.head.files {
+                return Err(self.refused(&format!("{} names of {}", self.count, self.head.files)));
+            }
+            return Ok(None);
+        }
+        self.count += 1;
+        let line: Line = serde_json::from_slice(&self.text)
+            .map_err(|error| self.refused_here(&error.to_string()))?;
+        if let Err(why) = haul_protocol::name::check_relative_name(&line.path.0) {
+            return Err(self.refused_here(why));
+        }
+        Ok(Some(line))
+    }
+
+    fn refused(&self, found: &str) -> Problem {
+        refused_by(&self.path)(found)
+    }
+
+    fn refused_here(&self, found: &str) -> Problem {
+        self.refused(&format!("in line {}: {found}", self.count + 1))
     }
 }
 

@@ -1,14 +1,15 @@
 //! Commands that finish a plan: each shard by hand, or many of them by a loop and by an array.
 
+use crate::ui::shell::shell_word;
 use haul_transfer::{Fleet, ShardReport};
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+use std::path::Path;
 
 /// Shards that have a line each.
 const LINES_MAX: usize = 8;
 
 /// The command that runs a shard again.
 pub fn command(place: &Path, shard: &ShardReport) -> String {
-    format!("haul push --plan {} --shard {}", word(place.as_os_str()), shard.number)
+    format!("haul push --plan {} --shard {}", shell_word(place.as_os_str()), shard.number)
 }
 
 /// Lines for a shell that finish the plan: a command each, or a loop over many shards.
@@ -25,7 +26,7 @@ pub fn commands(place: &Path, fleet: &Fleet) -> Vec<String> {
             _ => format!("$(seq {first} {last})"),
         })
         .collect();
-    let (place, numbers) = (word(place.as_os_str()), numbers.join(" "));
+    let (place, numbers) = (shell_word(place.as_os_str()), numbers.join(" "));
     vec![format!("for shard in {numbers}; do haul push --plan {place} --shard $shard; done")]
 }
 
@@ -48,47 +49,4 @@ fn ranges(fleet: &Fleet) -> Vec<(u32, u32)> {
         }
     }
     ranges
-}
-
-/// A path as one word of a shell; `$'\xff'` stands for bytes that no terminal shows.
-fn word(path: &OsStr) -> String {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_./:=,+@%".contains(byte);
-    let bytes = path.as_bytes();
-    // An option begins so.
-    let dot = if bytes.starts_with(b"-") { "./" } else { "" };
-    if !bytes.is_empty() && bytes.iter().all(plain) {
-        return format!("{dot}{}", path.display());
-    }
-    match path.to_str() {
-        Some(text)
-            if !text.chars().any(|it| it.is_control() || haul_report::printable::is_unseen(it)) =>
-        {
-            format!("'{dot}{}'", text.replace('\'', r"'\''"))
-        }
-        _ => {
-            let byte = |byte: &u8| {
-                if plain(byte) { char::from(*byte).to_string() } else { format!("\\x{byte:02x}") }
-            };
-            format!("$'{dot}{}'", bytes.iter().map(byte).collect::<String>())
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_one_word_of_a_shell_and_no_option() {
-        for (path, is) in [
-            (&b"/a/plan-1"[..], "/a/plan-1"),
-            (b"my plan", "'my plan'"),
-            (b"it's $HOME", r"'it'\''s $HOME'"),
-            (b"-x", "./-x"),
-            (b"na\xff\n", r"$'na\xff\x0a'"),
-            (b"", "''"),
-        ] {
-            assert_eq!(word(OsStr::from_bytes(path)), is);
-        }
-    }
 }

@@ -76,6 +76,7 @@ fn of_fleet(plan: &Plan, fleet: &Fleet, place: &Path) -> Value {
         "plan": plan.id,
         "source": plan.source,
         "shards": plan.shards,
+        "whole": plan.growing.is_none(),
         "states": counts.into_iter().collect::<serde_json::Map<_, _>>(),
         "planned_files": plan.files,
         "planned_bytes": plan.bytes,

@@ -28,7 +28,7 @@ pub fn page(plan: &Plan, fleet: &Fleet, place: &Path) -> Page {
         sections.push(Section { title, words: failed, ..Section::default() });
     }
     let title = "What finishes it".to_owned();
-    sections.push(Section { title, words: finish(fleet, place), ..Section::default() });
+    sections.push(Section { title, words: finish(plan, fleet, place), ..Section::default() });
     sections.extend(fleet.nodes.iter().map(|node| of_node(node, fleet)));
     let mut facts = vec![
         ("plan".to_owned(), place.display().to_string()),

@@ -4,7 +4,7 @@ use super::{
     finishing::{array, commands},
     json::seconds_from,
 };
-use crate::ui::units;
+use crate::ui::{shell::shell_word, units};
 use haul_report::{printable, table::Table};
 use haul_transfer::{Fleet, NodeReport, Plan, ShardReport, ShardState};
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn text(plan: &Plan, fleet: &Fleet, place: &Path) -> String {
     if !failed.is_empty() {
         parts.push(failed.join("\n"));
     }
-    parts.push(finish(fleet, place).join("\n"));
+    parts.push(finish(plan, fleet, place).join("\n"));
     parts.join("\n\n")
 }
 
@@ -44,6 +44,10 @@ pub fn text(plan: &Plan, fleet: &Fleet, place: &Path) -> String {
 pub fn sums(plan: &Plan, fleet: &Fleet) -> Vec<String> {
     let shards = units::count(plan.shards.into(), "shard");
     let mut lines = vec![format!("{shards} of {}: {}", plan.source, states(fleet).join(", "))];
+    lines.extend(plan.growing.map(|growth| match growth.given_up {
+        true => "NOT WHOLE: making the plan was given up, and names are in no shard".to_owned(),
+        false => "the plan is still made, and more shards come".to_owned(),
+    }));
     let (files, bytes) = (fleet.sum(|shard| shard.files), fleet.sum(|shard| shard.bytes));
     lines.push(format!(
         "at the target: {}, {}",
@@ -201,10 +205,13 @@ fn of_failed_shard(shard: &ShardReport) -> Vec<String> {
 }
 
 /// Lines that say how the plan is finished.
-pub fn finish(fleet: &Fleet, place: &Path) -> Vec<String> {
+pub fn finish(plan: &Plan, fleet: &Fleet, place: &Path) -> Vec<String> {
     let running = fleet.count(ShardState::Running);
     let commands = commands(place, fleet);
-    match (commands.is_empty(), running) {
+    let mut lines = match (commands.is_empty(), running) {
+        (true, 0) if plan.growing.is_some() => {
+            vec!["all shards that are there are done".to_owned()]
+        }
         (true, 0) => vec!["all shards are done".to_owned()],
         (true, _) => vec!["nothing to run: the other shards are being moved".to_owned()],
         (false, _) => {
@@ -215,5 +222,11 @@ pub fn finish(fleet: &Fleet, place: &Path) -> Vec<String> {
             lines.extend(commands.iter().map(|command| format!("  {command}")));
             lines
         }
+    };
+    if plan.growing.is_some_and(|growth| growth.given_up) {
+        let place = shell_word(place.as_os_str());
+        let again = format!("haul plan --again {place} --shards N --out ANOTHER-PLAN");
+        lines.push(format!("and then plan what is missing: {again}"));
     }
+    lines
 }

@@ -4,35 +4,11 @@
 use super::{Journey, KIB, MIB, WAYS, Way, mixed_tree};
 use crate::harness::{
     Place,
-    process::{Haul, Ran, behind},
+    process::{Haul, Ran, behind, runnable},
     server::{Server, ServerSetup},
 };
 use haul_testkit::{memory_limit::MemoryLimit, mount::Mount, skip::skip};
-use std::{
-    ffi::OsString,
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-};
-
-/// Words that run a program with less than usual; `None` and a skipped test where they do not run.
-fn runnable(words: &[&str]) -> Option<Vec<OsString>> {
-    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let mut command = behind(&words, Command::new("/bin/true"));
-    let output = command.stdin(Stdio::null()).output();
-    match output {
-        Ok(output) if output.status.success() => Some(words),
-        Ok(output) => {
-            let why = String::from_utf8_lossy(&output.stderr).into_owned();
-            skip(&format!("{words:?} to run"), &why);
-            None
-        }
-        Err(error) => {
-            skip(&format!("{words:?} to run"), error.to_string());
-            None
-        }
-    }
-}
+use std::{ffi::OsString, fs, path::Path};
 
 /// A server and clients that all run behind these words.
 fn poor(way: Way, words: &[OsString]) -> Journey {

@@ -1,6 +1,7 @@
 //! A running `haul --json`: its lines as they come, its end, and its words.
 
 use super::PATIENCE;
+use haul_testkit::skip::skip;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::{
@@ -67,6 +68,26 @@ pub fn behind(words: &[OsString], command: Command) -> Command {
     wrapped.env_clear().stdin(Stdio::null());
     wrapped.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     wrapped
+}
+
+/// Words that run a program behind them, such as with less than usual; `None` and a skipped test
+/// where they do not run.
+pub fn runnable(words: &[&str]) -> Option<Vec<OsString>> {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let mut command = behind(&words, Command::new("/bin/true"));
+    let output = command.stdin(Stdio::null()).output();
+    match output {
+        Ok(output) if output.status.success() => Some(words),
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            skip(&format!("{words:?} to run"), &why);
+            None
+        }
+        Err(error) => {
+            skip(&format!("{words:?} to run"), error.to_string());
+            None
+        }
+    }
 }
 
 impl Haul {

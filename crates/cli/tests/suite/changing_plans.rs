@@ -1,0 +1,271 @@
+//! Plans that grow while their shards are run, and plans of what has changed since another.
+
+use crate::harness::{
+    Place, assert_same_trees,
+    process::{Haul, Ran, behind, runnable},
+    server::Server,
+};
+use haul_testkit::tree::names;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::{
+    ffi::OsString,
+    fs,
+    os::unix::fs::symlink,
+    path::Path,
+    time::{Duration, Instant, SystemTime},
+};
+
+/// Eight directories of six files, whose listing takes 0.8 s each.
+fn slow_planner(place: &Place, words: &[OsString]) -> Option<Haul> {
+    let log = place.path("strace").into_os_string().into_string().unwrap();
+    let strace = ["strace", "-D", "-f", "-o", &log, "-e", "trace=getdents64", "-e"];
+    let slow = runnable(&[&strace[..], &["inject=getdents64:delay_enter=400000"]].concat())?;
+    Some(Haul::start(behind(&slow, place.command(words))))
+}
+
+fn tree_of_eight(place: &Place) {
+    for number in 0..48 {
+        place.file(&place.source(format!("tree/d{}/f{}", number / 6, number % 6)), 1000 + number);
+    }
+}
+
+fn plan_of(place: &Place, name: &str) -> Value {
+    let text = fs::read(place.path(name).join("plan.json")).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
+}
+
+/// Waits until the plan grows and has so many shards.
+fn wait_for_shards(place: &Place, count: u64) {
+    let begun = Instant::now();
+    loop {
+        let plan = plan_of(place, "plan");
+        if plan["shards"].as_u64() >= Some(count) {
+            assert!(plan["growing"].is_object(), "it is whole already: {plan}");
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "no {count} shards: {plan}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn push(place: &Place, plan: &str, shard: u32) -> Haul {
+    let shard = shard.to_string();
+    place.start(&words!["push", "--plan", place.path(plan), "--shard", shard])
+}
+
+/// Paths in all shards of a plan, each once, and sorted.
+fn planned(place: &Place, plan: &str) -> Vec<String> {
+    let shards = plan_of(place, plan)["shards"].as_u64().unwrap();
+    let mut paths = Vec::new();
+    for shard in 1..=shards {
+        let text = fs::read_to_string(place.path(plan).join(format!("shard-{shard:05}.jsonl")));
+        for line in text.unwrap().lines().skip(1) {
+            let line: Value = serde_json::from_str(line).unwrap();
+            paths.push(line["path"].as_str().unwrap().to_owned());
+        }
+    }
+    paths.sort_unstable();
+    paths.dedup();
+    paths
+}
+
+fn report(place: &Place, plan: &str) -> (i32, Value) {
+    let ran = place.run(&words!["report", place.path(plan)]);
+    (ran.status, ran.events.last().unwrap().clone())
+}
+
+#[test]
+fn the_first_shards_run_while_the_plan_is_made_and_a_run_waits_for_a_later_one() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of_eight(&place);
+    let words = words!["plan", place.source("tree"), server.url(""), "--shard-size", "1G,6"];
+    let words = [words, words!["--out", place.path("plan"), "--json"]].concat();
+    let Some(planner) = slow_planner(&place, &words) else { return };
+    wait_for_shards(&place, 1);
+    let waiting = push(&place, "plan", 8);
+    let none = push(&place, "plan", 30);
+    assert_eq!(push(&place, "plan", 1).finish().ok()["files"]["done"], 6);
+    let (status, fleet) = report(&place, "plan");
+    assert_eq!((status, &fleet["whole"]), (1, &false.into()), "{fleet}");
+    assert!(plan_of(&place, "plan")["growing"].is_object(), "it was not run meanwhile");
+    let simulated = words!["plan", place.path("plan"), "--simulate", "nodes=1,nic=1Gbit", "--json"];
+    Haul::start(place.command(&simulated)).finish().refused(&["not whole", "so far"]);
+    let ran = planner.finish();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    assert_eq!((ran.named("shard").len(), &ran.named("plan")[0]["files"]), (8, &48.into()));
+    let plan = plan_of(&place, "plan");
+    assert!(plan["growing"].is_null() && plan["shards"] == 8 && plan["files"] == 48, "{plan}");
+    let ran = waiting.finish();
+    assert_eq!(ran.ok()["files"]["done"], 6);
+    assert_eq!(ran.named("waiting")[0]["shard"], 8, "{ran:?}");
+    let nothing = none.finish();
+    assert_eq!(nothing.ok()["files"]["done"], 0, "there is no such shard");
+    for shard in 2..8 {
+        push(&place, "plan", shard).finish().ok();
+    }
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    let (status, fleet) = report(&place, "plan");
+    assert_eq!((status, &fleet["whole"], &fleet["states"]["done"]), (0, &true.into(), &8.into()));
+    assert_eq!(fleet["files"], 48);
+    push(&place, "plan", 5000).finish().refused(&["no such shard"]);
+}
+
+#[test]
+fn a_plan_that_was_given_up_is_told_and_the_rest_is_planned_again() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of_eight(&place);
+    let words = words!["plan", place.source("tree"), server.url(""), "--shard-size", "1G,6"];
+    let words = [words, words!["--out", place.path("plan"), "--json"]].concat();
+    let Some(planner) = slow_planner(&place, &words) else { return };
+    wait_for_shards(&place, 2);
+    let waiting = push(&place, "plan", 8);
+    waiting.wait_for_count("waiting", 1);
+    planner.signal(Signal::TERM);
+    assert_eq!(planner.finish().status, 1);
+    waiting.finish().refused(&["shard 8", "given up", "--again"]);
+    let there = u32::try_from(plan_of(&place, "plan")["shards"].as_u64().unwrap()).unwrap();
+    assert!((2..8).contains(&there), "{there}");
+    for shard in 1..=there {
+        push(&place, "plan", shard).finish().ok();
+    }
+    let (status, fleet) = report(&place, "plan");
+    assert_eq!((status, &fleet["whole"]), (1, &false.into()), "names are in no shard");
+    let rest = again(&place, "plan", "rest", &words!["--shards", "1"]);
+    assert_eq!(rest.named("plan")[0]["files"], 48 - 6 * there, "{rest:?}");
+    push(&place, "rest", 1).finish().ok();
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
+fn again(place: &Place, earlier: &str, new: &str, words: &[OsString]) -> Ran {
+    let plans = words!["plan", "--again", place.path(earlier), "--out", place.path(new), "--json"];
+    let ran = Haul::start(place.command(&[&plans[..], words].concat())).finish();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    ran
+}
+
+fn touch(path: &Path) {
+    let later = SystemTime::now() + Duration::from_secs(7);
+    fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
+}
+
+#[test]
+fn what_differs_from_an_earlier_plan_is_planned_and_no_more() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of_eight(&place);
+    let source = |name: &str| place.source("tree").join(name);
+    place.file(&source("d3/left-out.tmp"), 9);
+    symlink("f1", source("d3/link")).unwrap();
+    symlink("f2", source("d3/other-link")).unwrap();
+    fs::create_dir_all(source("d9/empty")).unwrap();
+    let words = words!["plan", place.source("tree"), server.url(""), "--shards", "3"];
+    let words = [words, words!["--exclude", "*.tmp", "--out", place.path("plan")]].concat();
+    assert_eq!(place.run(&words).status, 0);
+    // No run has moved anything yet.
+    let ran = again(&place, "plan", "all", &words!["--shards", "2"]);
+    assert_eq!(ran.named("plan")[0]["unchanged"], 0);
+    assert_eq!(planned(&place, "all"), planned(&place, "plan"));
+    for shard in 1..=3 {
+        push(&place, "plan", shard).finish().ok();
+    }
+    let ran = again(&place, "plan", "none", &words!["--shard-size", "1G"]);
+    assert_eq!(ran.named("plan")[0]["files"], 0, "{ran:?}");
+    assert_eq!(ran.named("plan")[0]["unchanged"], 51);
+    push(&place, "none", 1).finish().ok();
+
+    place.file(&source("d0/new"), 10);
+    place.file(&source("d00/new-directory/file"), 10);
+    place.file(&source("d9/empty/no-more"), 1);
+    place.file(&source("d5/new.tmp"), 10);
+    place.file(&source("d1/f1"), 77);
+    touch(&source("d2/f2"));
+    fs::remove_file(source("d3/f3")).unwrap();
+    fs::remove_dir_all(source("d4")).unwrap();
+    fs::remove_file(source("d3/link")).unwrap();
+    symlink("f2", source("d3/link")).unwrap();
+    fs::remove_file(source("d3/other-link")).unwrap();
+    place.file(&source("d3/other-link"), 0);
+    let ran = again(&place, "plan", "changed", &words!["--shards", "2"]);
+    let changed = [
+        "d0/new",
+        "d00/new-directory/file",
+        "d1/f1",
+        "d2/f2",
+        "d3/link",
+        "d3/other-link",
+        "d9/empty/no-more",
+    ];
+    assert_eq!(planned(&place, "changed"), changed);
+    // Six files of a directory, a file, and the empty directory that is none any more.
+    let plan = &ran.named("plan")[0];
+    assert_eq!((&plan["gone"], &plan["unchanged"]), (&8.into(), &(51 - 8 - 4).into()), "{plan}");
+    for shard in 1..=2 {
+        push(&place, "changed", shard).finish().ok();
+    }
+    let name = |root: &Path, name: &str| fs::read(root.join(name)).unwrap();
+    for file in changed {
+        let there = place.root("tree");
+        assert_eq!(name(&there, file), name(&place.source("tree"), file), "{file}");
+    }
+    assert!(
+        !names(&place.root("tree")).unwrap().iter().any(|it| it.to_string_lossy().contains("tmp"))
+    );
+    // A plan of what is left of a plan of what had changed.
+    touch(&source("d1/f1"));
+    again(&place, "changed", "third", &words!["--shards", "1"]);
+    assert!(planned(&place, "third").contains(&"d1/f1".to_owned()));
+}
+
+#[test]
+fn a_file_of_which_one_range_was_not_moved_is_planned_again_whole() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("tree/large"), 6 << 20);
+    place.tree(&place.source("tree"), 1, 9);
+    let words = words!["plan", place.source("tree"), server.url(""), "--stripe-size", "64K"];
+    let words = [words, words!["--shards", "3", "--out", place.path("plan")]].concat();
+    assert_eq!(place.run(&words).status, 0);
+    for shard in 1..=2 {
+        push(&place, "plan", shard).finish().ok();
+    }
+    let ran = again(&place, "plan", "rest", &words!["--shards", "1"]);
+    let lines = fs::read_to_string(place.path("rest/shard-00001.jsonl")).unwrap();
+    let large = lines.lines().find(|line| line.contains("large")).expect("it is not moved");
+    assert!(large.contains(&format!("\"bytes\":{}", 6 << 20)), "{large}");
+    assert!(!large.contains("range_begin"), "{large}");
+    push(&place, "plan", 3).finish().ok();
+    let done = again(&place, "plan", "nothing", &words!["--shards", "1"]);
+    assert_eq!(done.named("plan")[0]["files"], 0, "{ran:?} {done:?}");
+    // A file that was planned in ranges and has grown.
+    place.file(&place.source("tree/large"), 7 << 20);
+    again(&place, "plan", "grown", &words!["--shards", "2", "--stripe-size", "64K"]);
+    assert_eq!(planned(&place, "grown"), ["large"]);
+}
+
+#[test]
+fn a_plan_that_cannot_be_made_again_says_why() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of_eight(&place);
+    let words = words!["plan", place.source("tree"), server.url(""), "--shards", "2"];
+    let words = [words, words!["--out", place.path("plan")]].concat();
+    assert_eq!(place.run(&words).status, 0);
+    let refused = |more: &[OsString], words: &[&str]| {
+        let plan = words!["plan", "--again", place.path("plan"), "--out", place.path("new")];
+        let plan = [&plan[..], more, &words!["--json"]].concat();
+        Haul::start(place.command(&plan)).finish().refused(words);
+    };
+    refused(&words!["--shards", "2", "--exclude", "*.o"], &["--again", "--exclude"]);
+    refused(&words![place.source("tree"), "--shards", "2"], &["--again", "no SOURCE"]);
+    // Another tool may have written the lines in another order.
+    let shard = place.path("plan/shard-00001.jsonl");
+    let text = fs::read_to_string(&shard).unwrap();
+    let (head, lines) = text.split_once('\n').unwrap();
+    let turned: Vec<&str> = lines.lines().rev().collect();
+    fs::write(&shard, format!("{head}\n{}\n", turned.join("\n"))).unwrap();
+    refused(&words!["--shards", "2"], &["order of a walk"]);
+    push(&place, "plan", 1).finish().ok();
+}

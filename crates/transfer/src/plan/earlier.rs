@@ -1,0 +1,165 @@
+//! An earlier plan of the same source, beside which only what differs is planned again.
+//!
+//! Each shard has its lines in the order of a walk, so all shards together are merged while the
+//! source is walked, in the memory of a line for each.
+
+use super::{
+    line::{Line, LineRange},
+    plan_file::{Plan, shard_path},
+    shard::{Lines, refused_by},
+};
+use crate::{packed_names::in_walk_order, problem::Problem};
+use std::{
+    cmp::{Ordering, Reverse},
+    collections::{BTreeSet, BinaryHeap},
+};
+
+/// An earlier plan of a source, and how far it was run.
+#[derive(Clone, Debug)]
+pub struct EarlierPlan {
+    /// The plan.
+    pub plan: Plan,
+    /// Numbers of the shards that a run has moved.
+    pub done: BTreeSet<u32>,
+}
+
+/// Names of an earlier plan, in the order of a walk.
+#[derive(Debug)]
+pub(super) struct Earlier {
+    shards: Vec<Reading>,
+    /// The next line of each shard that has one.
+    next: BinaryHeap<Reverse<Next>>,
+    /// Names that the source has as they were planned, and that a run has moved.
+    pub unchanged: u64,
+    /// Names that the source does not have any more.
+    pub gone: u64,
+}
+
+#[derive(Debug)]
+struct Reading {
+    lines: Lines,
+    number: u32,
+    /// Whether a run has moved the shard.
+    is_done: bool,
+}
+
+/// The next line of a shard.
+#[derive(Debug)]
+struct Next {
+    line: Line,
+    shard: usize,
+}
+
+impl Earlier {
+    /// Opens all shards of a plan.
+    ///
+    /// # Errors
+    /// If a shard cannot be read.
+    pub fn open(EarlierPlan { plan, done }: &EarlierPlan) -> Result<Self, Problem> {
+        let mut shards = Vec::new();
+        for number in 1..=plan.shards {
+            let (lines, is_done) = (Lines::open(plan, number)?, done.contains(&number));
+            shards.push(Reading { lines, number, is_done });
+        }
+        let next = BinaryHeap::with_capacity(shards.len());
+        let mut this = Self { shards, next, unchanged: 0, gone: 0 };
+        for shard in 0..this.shards.len() {
+            this.read_on(plan, shard, None)?;
+        }
+        Ok(this)
+    }
+
+    /// Whether a name is at the target as it is now: all of it was planned so, and moved. Names
+    /// are asked for in the order of a walk.
+    ///
+    /// # Errors
+    /// If a shard is not as `haul plan` has written it.
+    pub fn has(&mut self, plan: &Plan, line: &Line) -> Result<bool, Problem> {
+        self.pass(plan, &line.path.0)?;
+        let (mut found, mut is_same) = (false, true);
+        while let Some(next) = self.take(plan, |path| path == line.path.0)? {
+            found = true;
+            is_same &= next.is_same(line) && self.shards[next.shard].is_done;
+        }
+        self.unchanged += u64::from(found && is_same);
+        Ok(found && is_same)
+    }
+
+    /// Takes all that is left as gone.
+    ///
+    /// # Errors
+    /// If a shard is not as `haul plan` has written it.
+    pub fn finish(&mut self, plan: &Plan) -> Result<(), Problem> {
+        self.pass_while(plan, |_| true)
+    }
+
+    /// Passes the names before this one, which the source does not have.
+    fn pass(&mut self, plan: &Plan, path: &[u8]) -> Result<(), Problem> {
+        self.pass_while(plan, |next| in_walk_order(next, path) == Ordering::Less)
+    }
+
+    fn pass_while(&mut self, plan: &Plan, fits: impl Fn(&[u8]) -> bool) -> Result<(), Problem> {
+        let mut last: Option<Vec<u8>> = None;
+        while let Some(Next { line, .. }) = self.take(plan, &fits)? {
+            // The ranges of a file are one name.
+            self.gone += u64::from(last.as_ref() != Some(&line.path.0));
+            last = Some(line.path.0);
+        }
+        Ok(())
+    }
+
+    /// Takes the next line, if its path fits.
+    fn take(&mut self, plan: &Plan, fits: impl Fn(&[u8]) -> bool) -> Result<Option<Next>, Problem> {
+        if !self.next.peek().is_some_and(|Reverse(next)| fits(&next.line.path.0)) {
+            return Ok(None);
+        }
+        let Some(Reverse(next)) = self.next.pop() else { return Ok(None) };
+        self.read_on(plan, next.shard, Some(&next.line.path.0))?;
+        Ok(Some(next))
+    }
+
+    /// Reads the next line of a shard, behind the one of this path.
+    fn read_on(&mut self, plan: &Plan, shard: usize, behind: Option<&[u8]>) -> Result<(), Problem> {
+        let reading = &mut self.shards[shard];
+        let Some(line) = reading.lines.next()? else { return Ok(()) };
+        if behind.is_some_and(|last| in_walk_order(last, &line.path.0) == Ordering::Greater) {
+            let refused = refused_by(&shard_path(plan.place(), reading.number));
+            return Err(refused(&format!("{}, which is not in the order of a walk", line.path)));
+        }
+        self.next.push(Reverse(Next { line, shard }));
+        Ok(())
+    }
+}
+
+impl Next {
+    /// Whether the name was planned as it is now.
+    fn is_same(&self, now: &Line) -> bool {
+        let then = &self.line;
+        let file_bytes = |line: &Line| match line.range {
+            Some(LineRange { file_bytes, .. }) => file_bytes,
+            None => line.bytes,
+        };
+        (then.kind, then.mtime_s, then.mtime_ns) == (now.kind, now.mtime_s, now.mtime_ns)
+            && file_bytes(then) == file_bytes(now)
+    }
+}
+
+impl Ord for Next {
+    fn cmp(&self, other: &Self) -> Ordering {
+        in_walk_order(&self.line.path.0, &other.line.path.0).then(self.shard.cmp(&other.shard))
+    }
+}
+
+impl PartialOrd for Next {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Next {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Next {}

@@ -1,0 +1,210 @@
+//! The file of a plan, `plan.json`, and the places of its shards.
+
+use super::shard::{Shard, ShardLoad};
+use crate::{error::problem, name::Name, problem::Problem, selection::Rule};
+use serde::{Deserialize, Serialize};
+use std::{
+    fmt,
+    fs::{self, File},
+    io,
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Version of the plan's files; a reader refuses a later one.
+pub const VERSION: u32 = 1;
+/// Version of a plan and a shard that have ranges of files, which a reader of version 1 would take
+/// for the whole files.
+pub const VERSION_WITH_RANGES: u32 = 2;
+/// Version of a plan that grows: its shards are there before their number is known.
+pub const VERSION_GROWING: u32 = 3;
+/// Most shards of a plan: each has a file.
+pub const SHARDS_MAX: u32 = 4096;
+/// The file that a plan is known by.
+pub(super) const PLAN_FILE: &str = "plan.json";
+
+/// A plan: what is moved, where to, and in how many shards.
+#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Plan {
+    /// Version of the format.
+    #[serde(rename = "haul_plan")]
+    pub version: u32,
+    /// Text that this plan's shards have too, and no other's.
+    pub id: String,
+    /// The source directory as the user named it, and as each run names it.
+    #[serde(flatten, serialize_with = "crate::name::exact_path")]
+    #[serde(deserialize_with = "crate::name::read_exact_path")]
+    pub source: Name,
+    /// Targets as the user named them; shards take them in turn.
+    pub targets: Vec<String>,
+    /// Number of shards; of those that are there so far, while the plan grows.
+    pub shards: u32,
+    /// Number of files, links and empty directories in all shards.
+    pub files: u64,
+    /// Bytes of the files in all shards.
+    pub bytes: u64,
+    /// Rules that chose the names, in their order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        serialize_with = "super::line::write_rules",
+        deserialize_with = "super::line::read_rules"
+    )]
+    pub rules: Vec<Rule>,
+    /// State of a plan that grows; `None` once it is whole.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub growing: Option<Growth>,
+    /// Directory of the plan; not in its file.
+    #[serde(skip)]
+    pub(super) place: PathBuf,
+}
+
+/// State of a plan that is still made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Growth {
+    /// Number that grows while somebody makes the plan.
+    pub beats: u64,
+    /// Whether making it was given up.
+    pub given_up: bool,
+}
+
+impl Plan {
+    /// Reads the plan in a directory.
+    ///
+    /// # Errors
+    /// If there is none that is whole, or it is of a later version.
+    pub fn open(place: &Path) -> Result<Self, Problem> {
+        let path = place.join(PLAN_FILE);
+        let what = format!("cannot read the plan {}", path.display());
+        let needs = "a directory that `haul plan` has made, and has ended";
+        let hint = "make it by `haul plan`";
+        let refused = |error: io::Error| problem(&what, needs, &error.to_string(), hint);
+        let mut file = File::open(&path).map_err(refused)?;
+        let (owner, mode) = file.metadata().map(|it| (it.uid(), it.mode())).map_err(refused)?;
+        let own = rustix::process::geteuid().as_raw();
+        if (owner != own && owner != 0) || mode & 0o022 != 0 {
+            // Whoever writes it says which files of this user go where.
+            let needs = "a file that nobody but its user, or root, can write";
+            let found = format!("owner {owner}, mode {:o}", mode & 0o777);
+            return Err(problem(&what, needs, &found, "chmod go-w, or make the plan as this user"));
+        }
+        let mut text = Vec::new();
+        io::Read::read_to_end(&mut file, &mut text).map_err(refused)?;
+        let mut plan: Self = serde_json::from_slice(&text)
+            .map_err(|error| problem(&what, needs, &error.to_string(), "make it again"))?;
+        if plan.targets.is_empty() || (plan.shards == 0 && plan.growing.is_none()) {
+            let found = "none";
+            return Err(problem(
+                &what,
+                "at least one target and one shard",
+                found,
+                "make it again",
+            ));
+        }
+        if plan.version > VERSION_GROWING {
+            let needs = format!("a plan of version {VERSION_GROWING}");
+            let found = format!("version {}", plan.version);
+            return Err(problem(&what, &needs, &found, "run the haul that has made it"));
+        }
+        plan.place = place.to_owned();
+        Ok(plan)
+    }
+
+    /// Reads a shard, counted from 1. A plan that has grown is run by as many runs as it might have
+    /// had shards, so a shard that it does not have has no names.
+    ///
+    /// # Errors
+    /// If there is no such shard, or its file is not whole.
+    pub fn shard(&self, number: u32) -> Result<Shard, Problem> {
+        if self.has_grown() && (self.shards + 1..=SHARDS_MAX).contains(&number) {
+            return Ok(Shard::empty(number));
+        }
+        if !(1..=self.shards).contains(&number) {
+            let needs = format!("a shard from 1 to {}", self.shards);
+            let hint = "start as many runs as the plan has shards";
+            return Err(problem("there is no such shard", &needs, &number.to_string(), hint));
+        }
+        Shard::read(number, self)
+    }
+
+    /// Loads of all shards, as their first lines tell them.
+    ///
+    /// # Errors
+    /// If the file of a shard cannot be read, or is of another plan.
+    pub fn loads(&self) -> Result<Vec<ShardLoad>, Problem> {
+        let load = |number| ShardLoad::read(&shard_path(&self.place, number), number, self);
+        (1..=self.shards).map(load).collect()
+    }
+
+    /// Whether all shards are there only now.
+    fn has_grown(&self) -> bool {
+        self.version == VERSION_GROWING && self.growing.is_none()
+    }
+
+    /// Number of all shards as a shard and the report of a run tell it: 0 in a plan that grows.
+    pub(crate) fn shards_told(&self) -> u32 {
+        if self.version == VERSION_GROWING { 0 } else { self.shards }
+    }
+
+    /// Checks that all shards are there.
+    ///
+    /// # Errors
+    /// If the plan is still made, or making it was given up.
+    pub fn check_whole(&self) -> Result<(), Problem> {
+        let Some(Growth { given_up, .. }) = self.growing else { return Ok(()) };
+        let what = format!("the plan in {} is not whole", self.place.display());
+        let found = match given_up {
+            true => format!("{} shards, and nobody makes more", self.shards),
+            false => format!("{} shards so far", self.shards),
+        };
+        let hint = "wait until `haul plan` has ended";
+        Err(problem(&what, "a plan with all of its shards", &found, hint))
+    }
+
+    /// Directory of the plan.
+    #[must_use]
+    pub fn place(&self) -> &Path {
+        &self.place
+    }
+
+    /// The target of a shard, counted from 1.
+    #[must_use]
+    pub fn target(&self, number: u32) -> &str {
+        let at = number.saturating_sub(1) as usize % self.targets.len();
+        &self.targets[at]
+    }
+
+    /// Writes the plan's file under its name, at last: it holds the targets' tokens, and is its
+    /// user's alone.
+    pub(super) fn write(&self) -> io::Result<()> {
+        let hidden = self.place.join(".plan.json.new");
+        let mut file = create_anew(&hidden)?;
+        serde_json::to_writer_pretty(&mut file, self)?;
+        io::Write::write_all(&mut file, b"\n")?;
+        file.sync_all()?;
+        fs::rename(&hidden, self.place.join(PLAN_FILE))
+    }
+}
+
+impl fmt::Debug for Plan {
+    /// Shows a plan without its targets, which may hold tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, source, shards, .. } = self;
+        write!(f, "Plan({id}, {source}, {shards} shards)")
+    }
+}
+
+/// Makes a file that is this user's alone, in the place of one of that name: another user may be
+/// allowed to write to the directory, and have put a file or a link there.
+pub(super) fn create_anew(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
+}
+
+pub(super) fn shard_path(place: &Path, number: u32) -> PathBuf {
+    place.join(format!("shard-{number:05}.jsonl"))
+}

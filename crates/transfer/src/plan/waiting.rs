@@ -1,0 +1,129 @@
+//! Waiting for a shard of a plan that grows.
+
+use super::plan_file::{Growth, Plan};
+use crate::error::{TransferError, problem};
+use std::{
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Time between two looks at the plan.
+const POLL: Duration = Duration::from_secs(1);
+/// Time after which a plan that does not change is taken for given up; it beats every
+/// [`BEAT`](super::growing::BEAT).
+const SILENCE: Duration = Duration::from_secs(60);
+
+impl Plan {
+    /// Reads a plan, and waits until a shard is there or is known never to come. `tell` hears once
+    /// that it has to wait, and of the plan as it is then.
+    ///
+    /// # Errors
+    /// If there is no plan, or making it was given up, nothing could start. If nobody seems to make
+    /// it any more, a later run may find it whole.
+    pub fn open_for(
+        place: &Path,
+        shard: u32,
+        tell: &mut dyn FnMut(&Self),
+    ) -> Result<Self, TransferError> {
+        wait(place, shard, (POLL, SILENCE), tell)
+    }
+}
+
+fn wait(
+    place: &Path,
+    shard: u32,
+    (poll, silence): (Duration, Duration),
+    tell: &mut dyn FnMut(&Plan),
+) -> Result<Plan, TransferError> {
+    let mut last: Option<(Plan, Instant)> = None;
+    loop {
+        let plan = Plan::open(place).map_err(TransferError::start)?;
+        let Some(Growth { given_up, .. }) = plan.growing else { return Ok(plan) };
+        if shard <= plan.shards {
+            return Ok(plan);
+        }
+        let is_silent = match &last {
+            Some((seen, at)) if *seen == plan => at.elapsed() >= silence,
+            _ => {
+                if last.is_none() && !given_up {
+                    tell(&plan);
+                }
+                last = Some((plan.clone(), Instant::now()));
+                false
+            }
+        };
+        if given_up || is_silent {
+            let what = format!("shard {shard} is not in the plan {}", place.display());
+            let needs = "a plan that is whole, or that `haul plan` still makes";
+            let found = match given_up {
+                true => format!("{} shards of one that was given up", plan.shards),
+                false => format!("{} shards, and no change for {silence:?}", plan.shards),
+            };
+            let hint = "plan what is missing by `haul plan --again`, and run the new plan";
+            let problem = problem(&what, needs, &found, hint);
+            return Err(match given_up {
+                true => TransferError::start(problem),
+                false => TransferError::Unavailable(Box::new(problem)),
+            });
+        }
+        thread::sleep(poll);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{name::Name, plan::plan_file::VERSION_GROWING};
+
+    const SHORT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(30));
+
+    fn growing(place: &Path, shards: u32, growing: Option<Growth>) -> Plan {
+        let (id, targets) = ("x".to_owned(), vec!["haul://h/".to_owned()]);
+        let (source, version) = (Name(b"/data".to_vec()), VERSION_GROWING);
+        let (files, bytes, rules, place) = (9, 9, Vec::new(), place.to_owned());
+        let plan =
+            Plan { version, id, source, targets, shards, files, bytes, rules, growing, place };
+        plan.write().unwrap();
+        plan
+    }
+
+    #[test]
+    fn a_shard_is_waited_for_while_somebody_makes_the_plan() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = scratch.path();
+        let beat = |beats| Some(Growth { beats, given_up: false });
+        growing(place, 2, beat(0));
+        assert_eq!(wait(place, 2, SHORT, &mut |_| panic!("it is there")).unwrap().shards, 2);
+        let mut told = 0;
+        let silent = wait(place, 3, SHORT, &mut |_| told += 1).unwrap_err();
+        assert!(silent.to_string().contains("no change"), "{silent}");
+        assert_eq!(told, 1);
+        // Each beat makes the wait longer; the plan comes at last.
+        let begun = Instant::now();
+        let patient = (Duration::from_millis(1), Duration::from_secs(5));
+        let plan = thread::scope(|scope| {
+            scope.spawn(|| {
+                for beats in 1..20 {
+                    thread::sleep(Duration::from_millis(5));
+                    growing(place, 2, beat(beats));
+                }
+                growing(place, 3, None);
+            });
+            wait(place, 3, patient, &mut |_| {}).unwrap()
+        });
+        assert!(begun.elapsed() >= Duration::from_millis(90) && plan.growing.is_none());
+        // A whole plan without the shard is an answer, too.
+        assert!(wait(place, 4, SHORT, &mut |_| {}).unwrap().shard(4).unwrap().names.is_empty());
+        assert!(wait(place, 4, SHORT, &mut |_| {}).unwrap().shard(9999).is_err());
+    }
+
+    #[test]
+    fn a_plan_that_was_given_up_is_told_at_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        growing(scratch.path(), 2, Some(Growth { beats: 3, given_up: true }));
+        let patient = (Duration::from_millis(1), Duration::from_secs(600));
+        let refused = wait(scratch.path(), 3, patient, &mut |_| panic!("no wait")).unwrap_err();
+        assert!(refused.to_string().contains("given up"), "{refused}");
+    }
+}
