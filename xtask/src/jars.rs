@@ -32,6 +32,9 @@ const BUILD: &str = "exec mvn -B -ntp -f clients/java/pom.xml package -DskipTest
 /// Settings of Maven's JVM: a build ends before the compiler that is left out here is worth it.
 const MAVEN_OPTIONS: &str = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC";
 
+/// The time after which a build is ended; it takes a quarter of a minute.
+const TIME_MAX: &str = "15m";
+
 /// Surroundings of one build: its place and what its processes inherit.
 struct Surroundings {
     directory: &'static str,
@@ -146,8 +149,8 @@ fn copy_sources(root: &Path, directory: &Path) -> Result<()> {
 /// Builds in a directory; returns what Maven says where it does not reach its repository.
 fn build(directory: &Path, surroundings: &Surroundings) -> Result<Option<String>> {
     let script = format!("umask {}; {BUILD}", surroundings.umask);
-    let mut command =
-        child::command(directory, "nice", &["-n", maven::NICENESS, "sh", "-c", &script]);
+    let mut command = maven::bounded(directory, TIME_MAX);
+    command.args(["sh", "-c", &script]);
     command.env("MAVEN_OPTS", MAVEN_OPTIONS).envs(surroundings.variables.iter().copied());
     Jdks::below(Path::new(JDKS)).choose(&mut command);
     ended_well(&mut command)
@@ -161,6 +164,9 @@ fn ended_well(command: &mut Command) -> Result<Option<String>> {
     let said = String::from_utf8_lossy(&output.stdout);
     match maven::unreachable(&said) {
         Some(lacks) => Ok(Some(lacks)),
+        None if maven::is_out_of_time(output.status) => {
+            bail!("the jars were not built in {TIME_MAX}; Maven says:\n{said}")
+        }
         None => bail!("the jars do not build; Maven says:\n{said}"),
     }
 }

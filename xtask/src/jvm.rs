@@ -21,6 +21,9 @@ use crate::{child, jars, prerequisites};
 const PROJECT: &str = "clients/java/pom.xml";
 /// The programs that it takes.
 const PROGRAMS: [&str; 2] = ["mvn", "javac"];
+/// The time after which Maven is ended; each test has ten minutes, by the pom. The tests of both
+/// JDKs take a quarter of an hour.
+const TIME_MAX: &str = "45m";
 /// The program that some of the tests start, as cargo's tests build it.
 const PROGRAM: &str = "target/debug/haul";
 
@@ -106,11 +109,14 @@ fn run(root: &Path) -> Result<(Ended, String)> {
     let program = if program.exists() { program.display().to_string() } else { String::new() };
     let property = format!("-Dhaul.program={program}");
     let jdks = Jdks::below(Path::new(JDKS));
-    let words = ["-n", maven::NICENESS, "mvn", "-B", "-ntp", "-f", PROJECT, &property, "test"];
-    let mut command = child::command(root, "nice", &words);
+    let mut command = maven::bounded(root, TIME_MAX);
+    command.args(["mvn", "-B", "-ntp", "-f", PROJECT, &property, "test"]);
     jdks.tell(&mut command);
     let output = command.output().context("cannot start mvn")?;
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if maven::is_out_of_time(output.status) {
+        said.push_str(&format!("\n[ERROR] Maven was ended after {TIME_MAX}\n"));
+    }
     Ok((ended(&said, output.status.success(), jdks.lack()), said))
 }
 

@@ -4,14 +4,20 @@
 //! does not reach its repository is told from one that fails.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
+
+use crate::child;
 
 /// The directory where Linux distributions put JDKs, each in a directory of its own.
 pub const JDKS: &str = "/usr/lib/jvm";
 /// The versions of Java that the tests run on: the oldest, on which Maven runs, and the newest.
 const VERSIONS: [u32; 2] = [17, 25];
 /// The tests' place in the queue for processors, behind the others.
-pub const NICENESS: &str = "5";
+const NICENESS: &str = "5";
+/// The time in which a Maven that is out of its time may go by itself.
+const PARTING: &str = "30s";
+/// The exit status of timeout(1) where it ended a program.
+const OUT_OF_TIME: i32 = 124;
 /// Words of Maven about a repository that it does not reach; for a package that is not there it
 /// has others.
 const UNREACHABLE: &str = "Could not transfer ";
@@ -60,6 +66,19 @@ impl Jdks {
     }
 }
 
+/// A command at `root` that runs the program of its next arguments behind others, and ends it after
+/// a time. It stays in the terminal's group, so that Ctrl-C ends it, too; Maven ends its own
+/// children.
+pub fn bounded(root: &Path, time_max: &str) -> Command {
+    let words = ["-n", NICENESS, "timeout", "--foreground", "-k", PARTING, time_max];
+    child::command(root, "nice", &words)
+}
+
+/// Whether a bounded program was ended for its time.
+pub fn is_out_of_time(status: ExitStatus) -> bool {
+    status.code() == Some(OUT_OF_TIME)
+}
+
 /// The version of the JDK in a directory, if one is there and has a compiler.
 fn version_of(home: &Path) -> Option<u32> {
     let release = std::fs::read_to_string(home.join("release")).ok()?;
@@ -72,4 +91,18 @@ fn version_of(home: &Path) -> Option<u32> {
 pub fn unreachable(said: &str) -> Option<String> {
     let line = said.lines().find(|line| line.contains(UNREACHABLE))?;
     Some(line.trim_start_matches("[ERROR] ").to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_hangs_is_ended() {
+        let begun = std::time::Instant::now();
+        let status = bounded(Path::new("/"), "0.2s").args(["sleep", "60"]).status().unwrap();
+        assert!(is_out_of_time(status) && begun.elapsed().as_secs() < 30);
+        let status = bounded(Path::new("/"), "20s").arg("true").status().unwrap();
+        assert!(status.success() && !is_out_of_time(status));
+    }
 }
