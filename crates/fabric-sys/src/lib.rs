@@ -24,8 +24,6 @@ mod listener;
 #[cfg(feature = "libfabric")]
 mod memory;
 #[cfg(feature = "libfabric")]
-mod no_cache;
-#[cfg(feature = "libfabric")]
 mod object;
 #[cfg(feature = "libfabric")]
 mod own_signals;
@@ -33,6 +31,8 @@ mod own_signals;
 mod same_process;
 #[cfg(feature = "libfabric")]
 mod shared_region;
+#[cfg(feature = "libfabric")]
+mod variables;
 
 #[cfg(feature = "libfabric")]
 pub use {

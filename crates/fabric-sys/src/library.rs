@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 
 use crate::{
     bindings::{fi_fabric_attr, fi_info, fid_fabric},
-    no_cache, own_signals,
+    own_signals, variables,
 };
 
 /// Name that the loader looks for; versions 1 and 2 of libfabric have it (fabric(7)).
@@ -56,7 +56,7 @@ pub fn load() -> Result<(), NoLibrary> {
 
 /// The library, loaded where it is not yet.
 pub(crate) fn library() -> Result<&'static Library, &'static NoLibrary> {
-    no_cache::keep();
+    variables::keep();
     LIBRARY.get_or_init(|| own_signals::kept(open)).as_ref()
 }
 

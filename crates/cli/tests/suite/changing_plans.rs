@@ -228,7 +228,7 @@ fn a_file_of_which_one_range_was_not_moved_is_planned_again_whole() {
     let words = words!["plan", place.source("tree"), server.url(""), "--stripe-size", "64K"];
     let words = [words, words!["--shards", "3", "--out", place.path("plan")]].concat();
     assert_eq!(place.run(&words).status, 0);
-    for shard in 1..=2 {
+    for shard in [1, 3] {
         push(&place, "plan", shard).finish().ok();
     }
     let ran = again(&place, "plan", "rest", &words!["--shards", "1"]);
@@ -236,7 +236,7 @@ fn a_file_of_which_one_range_was_not_moved_is_planned_again_whole() {
     let large = lines.lines().find(|line| line.contains("large")).expect("it is not moved");
     assert!(large.contains(&format!("\"bytes\":{}", 6 << 20)), "{large}");
     assert!(!large.contains("range_begin"), "{large}");
-    push(&place, "plan", 3).finish().ok();
+    push(&place, "plan", 2).finish().ok();
     let done = again(&place, "plan", "nothing", &words!["--shards", "1"]);
     assert_eq!(done.named("plan")[0]["files"], 0, "{ran:?} {done:?}");
     // A file that was planned in ranges and has grown.
