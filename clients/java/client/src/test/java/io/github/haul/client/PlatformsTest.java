@@ -32,7 +32,7 @@ final class PlatformsTest {
                     // Native code there is none.
                     "System\\.load|\\bnative\\b|java\\.lang\\.foreign", Set.of(),
                     // Programs: the bench starts haul itself, where it is named.
-                    "ProcessBuilder|getRuntime\\(\\)\\.exec", Set.of("BenchRun", "StudyBeside"));
+                    "ProcessBuilder|getRuntime\\(\\)\\.exec", Set.of("ProgramRun"));
 
     private static Set<String> whereStands(Pattern pattern) throws IOException {
         Set<String> found = new TreeSet<>();

@@ -20,6 +20,7 @@ import java.nio.file.Path;
 import java.nio.file.StandardOpenOption;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.regex.Matcher;
@@ -158,24 +159,22 @@ record BenchRun(
     /** Pushes by the program, from its start to its end; its own report says what it took. */
     private BenchWay.Moved runProgram(Path file, HaulUrl place)
             throws IOException, InterruptedException {
-        String[] words = {
-            String.valueOf(program),
-            "push",
-            "--json",
-            "--quiet",
-            "--protection=" + protection.name().toLowerCase(Locale.ROOT),
-            "--on-conflict=replace",
-            file.toString(),
-            // It shows that there is a token, and not which.
-            place.toString().replace("...@", "")
-        };
-        long begunNs = System.nanoTime();
-        ProcessBuilder builder = new ProcessBuilder(words);
+        List<String> words =
+                List.of(
+                        String.valueOf(program),
+                        "push",
+                        "--json",
+                        "--quiet",
+                        "--protection=" + protection.name().toLowerCase(Locale.ROOT),
+                        "--on-conflict=replace",
+                        file.toString(),
+                        // It shows that there is a token, and not which.
+                        place.toString().replace("...@", ""));
         HaulToken token = place.token();
-        if (token != null) {
-            builder.environment().put(Tokens.VARIABLE, token.reveal());
-        }
-        ProgramRun run = ProgramRun.of(builder);
+        Map<String, String> variables =
+                token == null ? Map.of() : Map.of(Tokens.VARIABLE, token.reveal());
+        long begunNs = System.nanoTime();
+        ProgramRun run = ProgramRun.of(words, variables);
         long ns = System.nanoTime() - begunNs;
         Matcher cpu = CPU.matcher(run.said());
         if (run.status() != 0 || !cpu.find()) {

@@ -5,6 +5,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Locale;
+import java.util.Map;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
@@ -63,16 +64,16 @@ final class StudyBeside {
      */
     static List<Row> run(Path program, int rounds, Path directory)
             throws IOException, InterruptedException {
-        String[] words = {
-            program.toString(),
-            "bench",
-            "files",
-            "--only=times",
-            "--json",
-            "--rounds=" + rounds,
-            "--dir=" + directory
-        };
-        ProgramRun run = ProgramRun.of(new ProcessBuilder(words));
+        List<String> words =
+                List.of(
+                        program.toString(),
+                        "bench",
+                        "files",
+                        "--only=times",
+                        "--json",
+                        "--rounds=" + rounds,
+                        "--dir=" + directory);
+        ProgramRun run = ProgramRun.of(words, Map.of());
         List<Row> rows = rows(run.said());
         if (run.status() != 0 || rows.isEmpty()) {
             throw new IOException(
