@@ -31,6 +31,7 @@ final class RandomLie implements Lie {
     private final int honest;
     private final StringBuilder told = new StringBuilder();
     private boolean isOver;
+    private boolean movesBytes;
     private int words;
     private int frames;
 
@@ -58,9 +59,13 @@ final class RandomLie implements Lie {
         return "seed " + seed + (isLasting ? ", each session: " : ", once: ") + told;
     }
 
-    /** Whether an offer was changed: its size, kind and holes are the server's own to say. */
-    synchronized boolean changesOffers() {
-        return told.indexOf("FILE_OFFER") >= 0;
+    /**
+     * Whether a file may differ from the source in good faith: its size, kind and holes, and the
+     * bytes of each of its spans, are the server's own to say. A span that was moved to where
+     * another one belongs, and signed there, is such a word.
+     */
+    synchronized boolean changesFiles() {
+        return movesBytes || told.indexOf("FILE_OFFER") >= 0;
     }
 
     synchronized boolean isTold() {
@@ -75,6 +80,10 @@ final class RandomLie implements Lie {
         }
         isOver = !isLasting;
         return numbers(-1 - seed);
+    }
+
+    private synchronized void moves() {
+        movesBytes = true;
     }
 
     private synchronized void note(String what) {
@@ -219,14 +228,20 @@ final class RandomLie implements Lie {
     }
 
     /** A header that says something else, with a checksum and a digest that fit. */
-    private static void other(LyingServer.Frame frame, LyingServer.Data client, Random random)
+    private void other(LyingServer.Frame frame, LyingServer.Data client, Random random)
             throws Exception {
         Frames.Header header = frame.header();
         long[] wrong = {0, 1, 2, 1L << 16, 1L << 33, random.nextInt(5000)};
         long value = wrong[random.nextInt(wrong.length)];
         if (header instanceof Frames.Span span) {
             long[] fields = {span.file(), span.offsetBytes(), span.sequence(), span.stream()};
-            fields[random.nextInt(fields.length)] = value;
+            int changed = random.nextInt(fields.length);
+            fields[changed] = value;
+            note("field " + changed + " of " + span + " is " + value);
+            boolean isSpans = fields[1] % LiesTold.SPAN_BYTES == 0;
+            if (isSpans && (fields[0] != span.file() || fields[1] != span.offsetBytes())) {
+                moves();
+            }
             byte[] payload = frame.payload();
             client.sign(
                     new Frames.Span(

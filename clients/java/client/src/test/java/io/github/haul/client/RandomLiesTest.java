@@ -116,7 +116,7 @@ final class RandomLiesTest {
                     continue;
                 }
                 isAll &= isThere;
-                if (isThere && !lie.changesOffers()) {
+                if (isThere && !lie.changesFiles()) {
                     assertEquals(-1, Files.mismatch(path, copy), path + ": " + lie);
                 }
             }
@@ -137,7 +137,7 @@ final class RandomLiesTest {
                         boolean isDone = ends(client.pullAsync(target, options(seed)), lie);
                         boolean isWhole =
                                 areWhole(root.resolve("tree"), target.resolve("tree"), lie);
-                        assertTrue(!isDone || isWhole || lie.changesOffers(), lie.toString());
+                        assertTrue(!isDone || isWhole || lie.changesFiles(), lie.toString());
                         assertEquals(List.of("target"), names(around), lie.toString());
                     }
                     return lie;
