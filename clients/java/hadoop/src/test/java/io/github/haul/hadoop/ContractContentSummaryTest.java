@@ -3,10 +3,8 @@ package io.github.haul.hadoop;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractContractContentSummaryTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
-import org.junit.jupiter.api.Tag;
 
 /** Sums over trees. */
-@Tag("one-jdk")
 class ContractContentSummaryTest extends AbstractContractContentSummaryTest {
     @Override
     protected Configuration createConfiguration() {

@@ -3,10 +3,8 @@ package io.github.haul.hadoop;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractContractRootDirectoryTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
-import org.junit.jupiter.api.Tag;
 
 /** Listings of the root directory. */
-@Tag("one-jdk")
 class ContractRootDirectoryTest extends AbstractContractRootDirectoryTest {
     @Override
     protected Configuration createConfiguration() {

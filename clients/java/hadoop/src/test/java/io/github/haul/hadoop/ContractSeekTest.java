@@ -3,10 +3,8 @@ package io.github.haul.hadoop;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractContractSeekTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
-import org.junit.jupiter.api.Tag;
 
 /** Seeking, and reading at positions. */
-@Tag("one-jdk")
 class ContractSeekTest extends AbstractContractSeekTest {
     @Override
     protected Configuration createConfiguration() {

@@ -3,10 +3,8 @@ package io.github.haul.hadoop;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.contract.AbstractContractUnbufferTest;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
-import org.junit.jupiter.api.Tag;
 
 /** Streams that let go of what they hold, and read on. */
-@Tag("one-jdk")
 class ContractUnbufferTest extends AbstractContractUnbufferTest {
     @Override
     protected Configuration createConfiguration() {

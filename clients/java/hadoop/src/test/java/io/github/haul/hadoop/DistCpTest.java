@@ -17,12 +17,10 @@ import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.tools.DistCp;
 import org.apache.hadoop.tools.DistCpOptions;
 import org.apache.hadoop.tools.mapred.CopyMapper;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Hadoop's own copier reads a tree from the server, by the job that it runs on a cluster. */
-@Tag("one-jdk")
 final class DistCpTest {
     @TempDir Path folder;
 
