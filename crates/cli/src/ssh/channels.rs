@@ -8,12 +8,13 @@
 //! A frame has 9 bytes in front: a kind, the channel's number, and a length or a credit, each with
 //! its highest byte first. Behind [`DATA`] follow as many bytes.
 
-use super::messages::THROUGH;
+pub mod frames;
+
+use super::frame::THROUGH;
+use frames::{CREDIT, DATA, DATA_BYTES_MAX, END, Header, OPEN, Outgoing, RESET, odd};
 use haul_transfer::Inlet;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     collections::{HashMap, VecDeque},
-    fs::File,
     io::{self, ErrorKind, Read, Write},
     net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
     os::fd::OwnedFd,
@@ -22,30 +23,18 @@ use std::{
         atomic::{AtomicU32, AtomicU64, Ordering},
     },
     thread,
-    time::{Duration, Instant},
 };
 
-const HEADER_BYTES: usize = 9;
-/// Bytes of a frame at most.
-const DATA_BYTES_MAX: usize = 64 << 10;
 /// Bytes of a channel that may be under way. ssh itself has no more than 2 MiB of all of them.
 const CREDIT_BYTES: u32 = 1 << 20;
 /// Most channels at a time: the streams of a session, what it replaces them by, and its control.
 const CHANNELS_MAX: usize = 64;
 /// Stack of a channel's threads; their buffers are on the heap.
 const STACK_BYTES: usize = 128 << 10;
-/// Time that one who ends has to say so while others write.
-const LAST_WORD_WAIT_MAX: Duration = Duration::from_millis(500);
-
-const OPEN: u8 = b'O';
-const DATA: u8 = b'D';
-const CREDIT: u8 = b'C';
-const END: u8 = b'E';
-const RESET: u8 = b'R';
 
 /// All channels of one end.
 pub struct Channels {
-    writer: Mutex<File>,
+    outgoing: Outgoing,
     open: Mutex<HashMap<u32, Arc<Channel>>>,
     next: AtomicU32,
     carried_bytes: AtomicU64,
@@ -98,7 +87,7 @@ impl Channels {
     #[must_use]
     pub fn new(writer: OwnedFd) -> Arc<Self> {
         Arc::new(Self {
-            writer: Mutex::new(writer.into()),
+            outgoing: Outgoing::new(writer),
             open: Mutex::default(),
             next: AtomicU32::new(1),
             carried_bytes: AtomicU64::new(0),
@@ -166,18 +155,7 @@ impl Channels {
     /// # Errors
     /// If it cannot be said.
     pub fn say_through(&self) -> io::Result<()> {
-        let deadline = Instant::now() + LAST_WORD_WAIT_MAX;
-        loop {
-            if let Ok(mut writer) = self.writer.try_lock()
-                && has_room(&writer)
-            {
-                return writer.write_all(&[THROUGH]);
-            }
-            if Instant::now() >= deadline {
-                return Err(ErrorKind::TimedOut.into());
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
+        self.outgoing.say_through()
     }
 
     fn read_frame(
@@ -185,15 +163,13 @@ impl Channels {
         input: &mut dyn Read,
         inlet: Option<&Inlet>,
     ) -> io::Result<Option<Ended>> {
-        let odd = |what: String| io::Error::new(ErrorKind::InvalidData, what);
-        let mut header = [0; HEADER_BYTES];
-        input.read_exact(&mut header[..1])?;
-        if header[0] == THROUGH {
+        let mut kind = [0];
+        input.read_exact(&mut kind)?;
+        if kind[0] == THROUGH {
             return Ok(Some(Ended::Through));
         }
-        input.read_exact(&mut header[1..])?;
-        let word = |at: usize| u32::from_be_bytes(header[at..at + 4].try_into().expect("4 bytes"));
-        let (kind, number, value) = (header[0], word(1), word(5));
+        let header = Header::read_behind(kind[0], input)?;
+        let Header { kind, number, value } = header;
         let channel = lock(&self.open).get(&number).cloned();
         match (kind, channel) {
             (OPEN, None) => match inlet {
@@ -201,11 +177,7 @@ impl Channels {
                 None => return Err(odd("an opened channel, which only a client may open".into())),
             },
             (DATA, channel) => {
-                let len = value as usize;
-                if len > DATA_BYTES_MAX {
-                    return Err(odd(format!("a frame of {len} bytes")));
-                }
-                let mut bytes = vec![0; len];
+                let mut bytes = vec![0; header.data_bytes()];
                 input.read_exact(&mut bytes)?;
                 self.carried_bytes.fetch_add(u64::from(value), Ordering::Relaxed);
                 // One that has gone here may have been under way there.
@@ -327,12 +299,7 @@ impl Channels {
     }
 
     fn say(&self, kind: u8, number: u32, value: u32, bytes: &[u8]) -> io::Result<()> {
-        let mut header = [kind; HEADER_BYTES];
-        header[1..5].copy_from_slice(&number.to_be_bytes());
-        header[5..].copy_from_slice(&value.to_be_bytes());
-        let mut writer = lock(&self.writer);
-        writer.write_all(&header)?;
-        writer.write_all(bytes)
+        self.outgoing.say(&Header { kind, number, value }.bytes(), bytes)
     }
 }
 
@@ -399,13 +366,6 @@ impl Channel {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
-}
-
-/// Whether a pipe takes a byte at once.
-fn has_room(pipe: &File) -> bool {
-    let mut fds = [PollFd::new(pipe, PollFlags::OUT)];
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    poll(&mut fds, Some(&at_once)).is_ok_and(|count| count > 0)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -7,8 +7,8 @@
 
 use super::{
     channels::Channels,
-    frame,
-    messages::{Answer, Come, EncodedPath, Order, Refusal, Request, Start, THROUGH, VERSION},
+    frame::{self, THROUGH},
+    messages::{Answer, Come, EncodedPath, Order, Refusal, Request, Start, VERSION},
     paths::Places,
     ports::{ANY_FREE_PORT, Ports},
     problem, reverse,

@@ -13,6 +13,8 @@ use std::{
 const MAGIC: &[u8; 16] = b"\xffhaul over ssh\n\0";
 /// First byte of a frame.
 pub const FIRST: u8 = MAGIC[0];
+/// Byte by which the near end says, behind its request, that it is through.
+pub const THROUGH: u8 = b'.';
 /// Most bytes of JSON: 64 paths of a request, percent-encoded, take less.
 const JSON_BYTES_MAX: u32 = 256 << 10;
 /// Most bytes that may come before the magic.

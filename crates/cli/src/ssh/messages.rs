@@ -11,9 +11,6 @@ use std::fmt;
 /// Version of these messages; an end that needs more than the other can refuses it.
 pub const VERSION: u32 = 1;
 
-/// Byte by which the near end says, behind its request, that it is through.
-pub const THROUGH: u8 = b'.';
-
 /// The kind of a copy, which decides the rights of its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

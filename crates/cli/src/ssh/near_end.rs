@@ -7,10 +7,10 @@
 use super::{
     channels::Channels,
     direct_host,
-    frame::{self, FrameError, NOISE_BYTES_MAX},
+    frame::{self, FrameError, NOISE_BYTES_MAX, THROUGH},
     install::Installer,
     login::Login,
-    messages::{Answer, EncodedPath, Lacks, Order, Purpose, Request, Start, THROUGH, VERSION},
+    messages::{Answer, EncodedPath, Lacks, Order, Purpose, Request, Start, VERSION},
     ports::Ports,
     problem,
     program::SshProgram,

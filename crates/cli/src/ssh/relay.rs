@@ -5,7 +5,8 @@
 //! sends ends with its ssh: nobody would hear of its failures.
 
 use super::{
-    messages::{Answer, PushEnded, THROUGH},
+    frame::THROUGH,
+    messages::{Answer, PushEnded},
     near_end::{self, Heard, NearEnd, Wanted},
     problem,
     program::SshProgram,

@@ -1,8 +1,11 @@
 //! Tests of channels: two ends with pipes between them, and ends that lie.
 
-use super::*;
+use super::{frames::HEADER_BYTES, *};
 use haul_transfer::{Interrupt, ServeOptions, ServeRoot, Server};
-use std::io::{PipeReader, PipeWriter};
+use std::{
+    io::{PipeReader, PipeWriter},
+    time::{Duration, Instant},
+};
 
 /// A near end, and what the other end hears and says.
 fn near() -> (Arc<Channels>, PipeReader, PipeWriter, thread::JoinHandle<Ended>) {
