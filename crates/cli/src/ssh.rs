@@ -4,6 +4,7 @@
 //! and the addresses of a server that haul at the other end has begun. The data has connections of
 //! its own. [docs/decisions/0058](../../../docs/decisions/0058-a-copy-over-ssh.md) says why.
 
+mod bridge;
 mod channels;
 mod direct_host;
 pub mod far_end;
@@ -18,6 +19,7 @@ pub mod program;
 pub mod relay;
 mod reverse;
 pub mod send_order;
+mod send_way;
 pub mod sending;
 mod troubles;
 pub mod ways;

@@ -6,7 +6,7 @@ use super::{
     transfer::{LowPull, LowPush, LowTransfer},
     usage_problem,
 };
-use crate::ssh::{Ports, login::Login, program::SshProgram};
+use crate::ssh::{Ports, login::Login, program::SshProgram, ways::Way};
 use clap::Args;
 use haul_transfer::{Problem, TransferOptions};
 use std::ffi::OsString;
@@ -15,8 +15,10 @@ use std::ffi::OsString;
 ///
 /// SOURCE is user@host:path, and more paths of the same machine, with patterns as for `haul pull`.
 /// TARGET is user@host:path of another machine, as for `haul push`. Both have haul, or get it by
-/// --install-remote. The first connects to a port of the second: no byte of a file comes here. What
-/// is shown here is as of a push.
+/// --install-remote. The first connects to a port of the second. Where it cannot, the second
+/// connects to the first, and at last the data goes through both ssh, by way of here. --bind,
+/// --dscp and --proxy are for the connections that the first makes. What is shown here is as of a
+/// push.
 ///
 /// With one side here, it is `haul push` or `haul pull`.
 #[derive(Debug, Args)]
@@ -49,6 +51,7 @@ pub struct Between {
     pub to: Login,
     pub path: Vec<u8>,
     pub ports: Option<Ports>,
+    pub way: Way,
     pub options: TransferOptions,
     /// Options of a push for the machine that sends.
     pub relayed: Vec<String>,
@@ -95,7 +98,9 @@ fn between(
         &transfer.ssh,
         transfer.token_file.as_deref(),
     )? {
-        OtherSide::BySsh { program, login, paths, ports, .. } => Ok((program, login, paths, ports)),
+        OtherSide::BySsh { program, login, paths, ports, way, .. } => {
+            Ok((program, login, paths, (ports, way)))
+        }
         OtherSide::Server(urls) => {
             let needs = "[USER@]HOST:PATH on both sides, for ssh starts haul there";
             let found = urls[0].to_string();
@@ -104,11 +109,13 @@ fn between(
         }
     };
     let (program, from, paths, _) = by_ssh(sources)?;
-    let (_, to, mut path, ports) = by_ssh(std::slice::from_ref(target))?;
+    let (_, to, mut path, (ports, way)) = by_ssh(std::slice::from_ref(target))?;
+    transfer.proxy.check_way(way)?;
     let relayed = relayed_words(given)?;
     let options = transfer.checked(sources)?;
     let path = path.remove(0);
-    let between = Between { program, from, paths, to, path, ports, options, relayed, transfer };
+    let between =
+        Between { program, from, paths, to, path, ports, way, options, relayed, transfer };
     Ok(CheckedCopy::Between(Box::new(between)))
 }
 
@@ -141,6 +148,9 @@ mod tests {
             (&["h:a", "k:b", "--manifest", "m"], "cannot take --manifest"),
             (&["h:a", "k:b", "--files-from=m"], "cannot take --files-from"),
             (&["h:a", "k:b", "--token-file", "t"], "cannot take --token-file"),
+            (&["h:a", "k:b", "--scitag=2.1", "--firefly=h:1"], "cannot take --firefly"),
+            (&["h:a", "k:b", "--proxy", "ftp://h"], "cannot take --proxy"),
+            (&["h:a", "k:b", "--proxy=http://h", "--reverse"], "found --reverse"),
         ] {
             let error = copy(words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");

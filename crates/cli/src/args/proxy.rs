@@ -1,6 +1,7 @@
 //! `--proxy`, and the proxy that the environment names.
 
 use super::{ssh::OtherSide, usage_problem};
+use crate::ssh::ways::Way;
 use clap::Args;
 use haul_transfer::{HaulUrl, Problem, Proxy};
 use std::{env, fs::File, io::Read, net::IpAddr};
@@ -35,7 +36,8 @@ impl LowProxy {
     pub fn give_to(&self, side: &mut OtherSide) -> Result<(), Problem> {
         match side {
             OtherSide::Server(urls) => urls.iter_mut().try_for_each(|url| self.give_to_url(url)),
-            OtherSide::BySsh { login, proxy, .. } => {
+            OtherSide::BySsh { login, proxy, way, .. } => {
+                self.check_way(*way)?;
                 *proxy = self.for_host(login.host())?;
                 Ok(())
             }
@@ -51,7 +53,45 @@ impl LowProxy {
         Ok(())
     }
 
-    fn for_host(&self, host: &str) -> Result<Option<Proxy>, Problem> {
+    /// Refuses a proxy for connections that are not made to the other side. One of the environment
+    /// is for those alone that are.
+    ///
+    /// # Errors
+    /// If both were asked for.
+    pub fn check_way(&self, way: Way) -> Result<(), Problem> {
+        let option = match way {
+            Way::Any => return Ok(()),
+            Way::Reverse => "--reverse",
+            Way::ThroughSsh => "--through-ssh",
+        };
+        if self.proxy.as_ref().is_none_or(|proxy| proxy == NONE) {
+            return Ok(());
+        }
+        let needs = "connections to the other side, which a proxy can make";
+        let hint = "leave out one of both: by a proxy no other way is tried";
+        Err(usage_problem("cannot take --proxy", needs, option, hint))
+    }
+
+    /// The value of `--proxy` for another machine: what a file here has, in its place.
+    ///
+    /// # Errors
+    /// If it is no proxy.
+    pub fn for_another(value: &str) -> Result<String, Problem> {
+        let text = match value.strip_prefix('@') {
+            Some(path) => read(path)?.trim().to_owned(),
+            None => value.to_owned(),
+        };
+        if text != NONE {
+            parse("--proxy", &text)?;
+        }
+        Ok(text)
+    }
+
+    /// The proxy by which a host is reached; `None` for none.
+    ///
+    /// # Errors
+    /// If what names it is no proxy.
+    pub fn for_host(&self, host: &str) -> Result<Option<Proxy>, Problem> {
         let variable = |names: &[&str]| {
             let set = names.iter().filter_map(|name| Some((*name, env::var(name).ok()?)));
             set.map(|(name, text)| (name.to_owned(), text)).find(|(_, text)| !text.is_empty())

@@ -3,14 +3,16 @@
 //! They travel as words, and the machine that sends reads them as those of a push. Each end has the
 //! same list of what may travel: nothing among it names a file, a program or a token there.
 
-use super::{transfer::LowTransfer, usage_problem};
+use super::{proxy::LowProxy, transfer::LowTransfer, usage_problem};
+use crate::ssh::sending::PushOptions;
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, parser::ValueSource};
-use haul_transfer::{Problem, TransferOptions};
+use haul_transfer::Problem;
 use std::ffi::OsString;
 
 /// Options that go to the machine that sends.
-const RELAYED: [&str; 36] = [
+const RELAYED: [&str; 38] = [
     "append-only",
+    "bind",
     "bwlimit",
     "checksum-compare",
     "delete",
@@ -33,6 +35,7 @@ const RELAYED: [&str; 36] = [
     "preflight",
     "preserve",
     "protection",
+    "proxy",
     "receive-engine",
     "recheck",
     "rekey-after",
@@ -48,21 +51,22 @@ const RELAYED: [&str; 36] = [
     "watch-for",
 ];
 /// Options that are for this end of ssh, and for what is shown here.
-const FOR_HERE: [&str; 8] =
-    ["install-remote", "json", "port-range", "quiet", "remote-haul", "report", "signal", "ssh"];
-/// Options about this machine, such as a file that the one that sends does not have.
-const ABOUT_HERE: [&str; 10] = [
-    "bind",
-    "files-from",
-    "firefly",
-    "from0",
-    "manifest",
-    "part",
-    "proxy",
+const FOR_HERE: [&str; 10] = [
+    "install-remote",
+    "json",
+    "port-range",
+    "quiet",
+    "remote-haul",
+    "report",
     "reverse",
+    "signal",
+    "ssh",
     "through-ssh",
-    "token-file",
 ];
+/// Options about this machine, such as a file that the one that sends does not have.
+const ABOUT_HERE: [&str; 6] = ["files-from", "firefly", "from0", "manifest", "part", "token-file"];
+/// Front of the word of a proxy, which has to be one itself: a file of this machine is read here.
+const PROXY: &str = "--proxy=";
 
 /// Options as they were given, in their order.
 #[derive(Debug, Default)]
@@ -125,7 +129,11 @@ pub fn relayed_words(given: &GivenOptions) -> Result<Vec<String>, Problem> {
         return Err(usage_problem(&what, needs, "one that is about this machine", &hint));
     }
     let relayed = given.0.iter().filter(|(name, _)| RELAYED.contains(name));
-    Ok(relayed.map(|(_, word)| word.clone()).collect())
+    let relayed = relayed.map(|(_, word)| match word.strip_prefix(PROXY) {
+        Some(proxy) => Ok(format!("{PROXY}{}", LowProxy::for_another(proxy)?)),
+        None => Ok(word.clone()),
+    });
+    relayed.collect()
 }
 
 /// Words that came from the near end, as those of a push.
@@ -136,11 +144,16 @@ struct LowRelayed {
     transfer: LowTransfer,
 }
 
-/// Reads words that came from the near end, which may be of another version, or lie.
+/// Reads words that came from the near end, which may be of another version, or lie. They are those
+/// of a push to this host.
 ///
 /// # Errors
 /// If one of them is none that may travel, or they make no sense together.
-pub fn read_relayed(words: &[String], sources: &[OsString]) -> Result<TransferOptions, Problem> {
+pub fn read_relayed(
+    words: &[String],
+    sources: &[OsString],
+    host: &str,
+) -> Result<PushOptions, Problem> {
     let refused = |found: &str| {
         let needs = "options of a push that this haul has, and that name no file here";
         let hint = "install the same haul on both machines, or leave the option out";
@@ -149,7 +162,12 @@ pub fn read_relayed(words: &[String], sources: &[OsString]) -> Result<TransferOp
     for word in words {
         let name = word.strip_prefix("--").map(|rest| rest.split('=').next().unwrap_or(rest));
         if !name.is_some_and(|name| !name.is_empty() && RELAYED.contains(&name)) {
-            return Err(refused(&format!("{word:?}")));
+            // Its value may be a password.
+            let name = word.split('=').next().unwrap_or_default();
+            return Err(refused(&format!("{name:?}")));
+        }
+        if word.strip_prefix(PROXY).is_some_and(|proxy| proxy.starts_with('@')) {
+            return Err(refused("--proxy with a file"));
         }
     }
     let words = std::iter::once("haul").chain(words.iter().map(String::as_str));
@@ -157,7 +175,9 @@ pub fn read_relayed(words: &[String], sources: &[OsString]) -> Result<TransferOp
         let text = error.to_string();
         refused(text.lines().next().unwrap_or_default().trim_start_matches("error: "))
     })?;
-    low.transfer.checked(sources)
+    let proxy = low.transfer.proxy.for_host(host)?;
+    low.transfer.check_path(proxy.is_some())?;
+    Ok(PushOptions { options: low.transfer.checked(sources)?, proxy })
 }
 
 #[cfg(test)]
@@ -183,13 +203,15 @@ mod tests {
     fn nothing_that_names_a_file_or_a_program_is_taken_from_the_near_end() {
         let read = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-            read_relayed(&words, &["a".into()]).map_err(|problem| problem.to_string())
+            let read = read_relayed(&words, &["a".into()], "localhost");
+            read.map_err(|problem| problem.to_string())
         };
         for word in [
             "--manifest=/etc/x",
             "--ssh=sh",
             "--files-from=/etc/shadow",
             "--token-file=/x",
+            "--proxy=@/etc/shadow",
             "-n",
             "x",
             "",
@@ -199,10 +221,13 @@ mod tests {
         ] {
             let error = read(&["--streams=2", word]).unwrap_err();
             assert!(error.contains("cannot send as it was asked for"), "{word}: {error}");
+            assert!(!error.contains("/etc/"), "{word}: {error}");
         }
         assert!(read(&["--streams=900"]).unwrap_err().contains("1..=64"));
         assert!(read(&["--protection=safe", "--digest=none"]).unwrap_err().contains("--digest"));
-        let options = read(&["--streams=2", "--exclude=-x y", "--dry-run"]).unwrap();
+        let words = ["--streams=2", "--exclude=-x y", "--dry-run", "--proxy=socks5://p:9"];
+        let PushOptions { options, proxy } = read(&words).unwrap();
+        assert_eq!(proxy.unwrap().to_string(), "socks5://p:9");
         assert_eq!(options.streams, Some(2));
         assert_eq!(options.selection.rules[0].pattern, b"-x y");
         assert!(options.file_options.dry_run);

@@ -28,14 +28,15 @@ pub struct LowSsh {
     pub install_remote: bool,
     /// Ports of which the side that listens takes one, such as 50000-50100
     ///
-    /// That is the machine of user@host:path, or this one with --reverse. For a firewall that lets
-    /// these through. Without it any free port is taken.
+    /// That is the machine of user@host:path, in a copy between two others the target; with
+    /// --reverse it is the other end. For a firewall that lets these through. Without it any free
+    /// port is taken.
     #[arg(long, value_name = "FIRST-LAST")]
     pub port_range: Option<Ports>,
     /// Have the machine of user@host:path make the connections
     ///
-    /// For a machine that lets ssh in and nothing else, while it may go out. Without it this is
-    /// done where no connection to it can be made.
+    /// For a machine that lets ssh in and nothing else, while it may go out; in a copy between two
+    /// others that is the target. Without it this is done where no connection to it can be made.
     #[arg(long, conflicts_with = "through_ssh")]
     pub reverse: bool,
     /// Send the data through ssh itself, which is slow

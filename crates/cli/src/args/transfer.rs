@@ -383,12 +383,21 @@ impl LowTransfer {
     fn other_side(&self, words: &[impl AsRef<OsStr>]) -> Result<OtherSide, Problem> {
         let mut side = OtherSide::named_by(words, &self.ssh, self.token_file.as_deref())?;
         self.proxy.give_to(&mut side)?;
-        if self.fabric.is_some() && side.has_proxy() {
+        self.check_path(side.has_proxy())?;
+        Ok(side)
+    }
+
+    /// Refuses what no proxy can carry.
+    ///
+    /// # Errors
+    /// If data is to go by RDMA and by a proxy.
+    pub(super) fn check_path(&self, has_proxy: bool) -> Result<(), Problem> {
+        if self.fabric.is_some() && has_proxy {
             let needs = "connections that go directly";
             let hint = "leave out --fabric, or take --proxy none";
             return Err(usage_problem("cannot take --fabric", needs, "a proxy", hint));
         }
-        Ok(side)
+        Ok(())
     }
 
     /// Checks the options, for sources as the user named them.

@@ -1,14 +1,20 @@
-//! `haul copy`: from one machine that ssh reaches to another; the bytes go from one to the other.
+//! `haul copy`: from one machine that ssh reaches to another.
 
 use super::{
-    other_side::{self, Asked},
+    other_side::{Asked, Held},
     pull, push, show,
 };
 use crate::{
     args::copy::{Between, CheckedCopy, LowCopy},
     failure::{ExitStatus, Failure},
     interrupt,
-    ssh::{Purpose, relay::Relay, send_order::SendOrder, ways::Way},
+    ssh::{
+        Purpose,
+        near_end::NearEnd,
+        relay::Relay,
+        send_order::{OtherWays, SendOrder},
+        ways::Way,
+    },
     ui,
 };
 
@@ -25,24 +31,31 @@ pub fn run(low: LowCopy) -> Result<ExitStatus, Failure> {
 }
 
 fn run_between(between: Between) -> Result<ExitStatus, Failure> {
-    let Between { program, from, paths, to, path, ports, options, relayed, transfer } = between;
+    let Between { program, from, paths, to, path, ports, way, options, relayed, transfer } =
+        between;
     let interrupt = interrupt::on_signals_and(transfer.signal)?;
     let asked = Asked {
         purpose: Purpose::Push,
         removes: options.file_options.removal.is_some(),
         retry_for: options.retry_for,
     };
-    let wanted = asked.wanted(to, vec![path], (ports, Way::Any));
-    let (target, mut held) = other_side::reach_for_another(&program, wanted, &interrupt)?;
+    let wanted = asked.wanted(to, vec![path], (ports, way));
+    let (mut near, mut target) = NearEnd::start_for_another(&program, wanted, &interrupt)?;
+    if way != Way::Any {
+        // An older haul goes by connections alone: with no address it goes by none.
+        target.hosts.clear();
+    }
+    let other_ways = near.takes_orders().then_some(OtherWays { way, ports });
     let asked = Asked {
         purpose: Purpose::Send,
         removes: options.file_options.move_sources,
         retry_for: options.retry_for,
     };
     let wanted = asked.wanted(from, paths, (None, Way::Any));
-    let order = SendOrder { target, options: relayed };
-    let relay = Relay::start(&program, wanted, order, &interrupt)?;
-    held.reached_at(relay.server());
+    let order = SendOrder { target, options: relayed, other_ways };
+    let relay = Relay::start(&program, wanted, order, &mut near, &interrupt)?;
+    near.reached_at(relay.server());
+    let held = Held::by(near);
     let screen = ui::screen(&transfer);
     show(screen, |tell| held.while_held(tell, |tell| relay.run(&interrupt, tell)))
 }

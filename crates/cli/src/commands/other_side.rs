@@ -9,13 +9,11 @@ use crate::{
         Ports, Purpose,
         login::Login,
         near_end::{NearEnd, Wanted},
-        program::SshProgram,
-        send_order::SendTarget,
         ways::Way,
     },
 };
 use haul_transfer::{ConnectOptions, Event, HaulUrl, Interrupt, Report, TransferError};
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 /// The purpose of asking the other side.
 #[derive(Clone, Copy, Debug)]
@@ -78,25 +76,11 @@ pub fn reach(
     }
 }
 
-/// Begins a server that another machine than this one will send to.
-///
-/// # Errors
-/// If ssh brings none.
-pub fn reach_for_another(
-    program: &SshProgram,
-    wanted: Wanted,
-    interrupt: &Interrupt,
-) -> Result<(SendTarget, Held), TransferError> {
-    let (near, target) = NearEnd::start_for_another(program, wanted, interrupt)?;
-    Ok((target, Held(Some(near))))
-}
-
 impl Held {
-    /// Notes the address at which another machine has found the server.
-    pub fn reached_at(&mut self, server: Option<SocketAddr>) {
-        if let Some(near) = &mut self.0 {
-            near.reached_at(server);
-        }
+    /// Holds a server open that another machine sends to.
+    #[must_use]
+    pub fn by(near: NearEnd) -> Self {
+        Self(Some(near))
     }
 
     /// Runs a transfer, and tells among its events when ssh ends before it.

@@ -34,7 +34,7 @@ const STACK_BYTES: usize = 128 << 10;
 
 /// All channels of one end.
 pub struct Channels {
-    outgoing: Outgoing,
+    outgoing: Arc<Outgoing>,
     open: Mutex<HashMap<u32, Arc<Channel>>>,
     next: AtomicU32,
     carried_bytes: AtomicU64,
@@ -86,8 +86,14 @@ impl Channels {
     /// Channels whose frames go to `writer`.
     #[must_use]
     pub fn new(writer: OwnedFd) -> Arc<Self> {
+        Self::beside(Arc::new(Outgoing::new(writer)))
+    }
+
+    /// Channels whose frames go where others write, too.
+    #[must_use]
+    pub fn beside(outgoing: Arc<Outgoing>) -> Arc<Self> {
         Arc::new(Self {
-            outgoing: Outgoing::new(writer),
+            outgoing,
             open: Mutex::default(),
             next: AtomicU32::new(1),
             carried_bytes: AtomicU64::new(0),

@@ -73,7 +73,7 @@ pub fn run(
         let home = home()?;
         let places = Places { home: &home, only: only.as_deref() };
         let asked = (&request, order);
-        return sending::run(asked, (&options, places), read_options, output, interrupt);
+        return sending::run(asked, (&options, places), read_options, interrupt);
     }
     let (begun, start) = match begin(options, only.as_deref(), &request) {
         Ok(begun) => begun,
@@ -113,7 +113,7 @@ pub fn run(
 ///
 /// # Errors
 /// If it is gone.
-pub(super) fn tell(output: &mut dyn Write, answer: &Answer) -> Result<(), Problem> {
+fn tell(output: &mut dyn Write, answer: &Answer) -> Result<(), Problem> {
     frame::write(output, answer)
         .map_err(|error| problem("cannot answer the other end of ssh", "", &error.to_string(), ""))
 }
@@ -149,7 +149,7 @@ fn begin(
         software: SOFTWARE.to_owned(),
         token: token.reveal(),
         port: server.local_addr().port(),
-        addresses: addresses(std::env::var(CONNECTION).ok().as_deref(), &server.hosts().names),
+        addresses: addresses_here(&server.hosts().names),
         paths: served.paths.iter().map(|path| EncodedPath::of(path)).collect(),
         root: EncodedPath::of(served.root.as_os_str().as_bytes()),
         grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
@@ -180,6 +180,11 @@ fn scratch_parent() -> PathBuf {
     named.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir)
 }
 
+/// Addresses by which another may come, as [`addresses`] has them.
+pub(super) fn addresses_here(hosts: &[String]) -> Vec<String> {
+    addresses(std::env::var(CONNECTION).ok().as_deref(), hosts)
+}
+
 /// Addresses by which the near end may come: first the one that its ssh has come to. A host of
 /// `hosts` that is a name is left out, as the near end may know it for another machine.
 fn addresses(connection: Option<&str>, hosts: &[String]) -> Vec<String> {
@@ -198,14 +203,14 @@ fn addresses(connection: Option<&str>, hosts: &[String]) -> Vec<String> {
 
 /// The end of what the near end says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NearEnd {
+enum NearEnd {
     Through,
     Gone,
 }
 
 /// Hears the near end out. Each order of it is given to `take`, with what follows, and may tell how
 /// the near end went.
-pub(super) fn hear_end(
+fn hear_end(
     input: &mut dyn Read,
     take: &mut dyn FnMut(Order, &mut dyn Read) -> Option<NearEnd>,
 ) -> NearEnd {
@@ -242,15 +247,24 @@ struct Orders {
 /// Ports below this one are for services of the system, which nobody is to be led to.
 const PORT_MIN_CONFINED: u16 = 1024;
 
-/// The order as far as an end may follow it; `own` is where ssh has come from.
-fn allowed(is_confined: bool, mut come: Come, own: Option<IpAddr>) -> Option<Come> {
+/// The order as far as an end may follow it, and the address that its ssh has come from where that
+/// is to be tried first. `connection` is what sshd tells of it.
+fn allowed(
+    is_confined: bool,
+    mut come: Come,
+    connection: Option<&str>,
+) -> Option<(Come, Option<IpAddr>)> {
+    let own = connection.and_then(|words| words.split_whitespace().next());
+    let own = own.and_then(|text| text.parse::<IpAddr>().ok());
+    let own = own.map(|address| address.to_canonical()).filter(|_| !come.is_elsewhere);
     if !is_confined {
-        return Some(come);
+        return Some((come, own));
     }
-    // Behind a relay on this host, ssh comes from its loopback, with all services there.
+    // Behind a relay on this host, ssh comes from its loopback, with all services there. Nobody
+    // listens elsewhere for a confined end.
     let is_meant = own.is_some_and(|own| !own.is_loopback()) && come.port >= PORT_MIN_CONFINED;
     come.addresses.clear();
-    is_meant.then_some(come)
+    is_meant.then_some((come, own))
 }
 
 impl Orders {
@@ -258,11 +272,9 @@ impl Orders {
         match order {
             // One near end has one listener.
             Order::Come(come) if self.coming.is_none() => {
-                let own = std::env::var(CONNECTION).ok();
-                let own = own.as_deref().and_then(|words| words.split_whitespace().next());
-                let own = own.and_then(|text| text.parse::<IpAddr>().ok());
-                let own = own.map(|address| address.to_canonical());
-                if let Some(come) = allowed(self.is_confined, come, own) {
+                let connection = std::env::var(CONNECTION).ok();
+                let allowed = allowed(self.is_confined, come, connection.as_deref());
+                if let Some((come, own)) = allowed {
                     let over = Interrupt::default();
                     self.coming = Some(over.clone());
                     // The near end sees that nobody comes.
@@ -360,7 +372,7 @@ mod tests {
         assert_eq!(hear(b""), (NearEnd::Gone, 0));
         assert_eq!(hear(b"x"), (NearEnd::Gone, 0));
         let mut order = Vec::new();
-        let come = Come { port: 1, addresses: vec![], secret: String::new() };
+        let come = Come { port: 1, addresses: vec![], secret: String::new(), is_elsewhere: false };
         frame::write(&mut order, &Order::Come(come)).unwrap();
         assert_eq!(hear(&[b"x", &order[..], b"."].concat()), (NearEnd::Through, 1));
         order.clear();
@@ -371,15 +383,26 @@ mod tests {
     /// A key for one directory is no key to the network behind the server.
     #[test]
     fn a_confined_end_comes_to_where_its_ssh_is_from_and_to_no_service_of_a_system() {
-        let come = |port| Come { port, addresses: vec!["10.0.0.9".into()], secret: String::new() };
-        let own = |text: &str| text.parse::<IpAddr>().ok();
-        let free = allowed(false, come(25), None).unwrap();
+        let come = |port, is_elsewhere| Come {
+            port,
+            addresses: vec!["10.0.0.9".into()],
+            secret: String::new(),
+            is_elsewhere,
+        };
+        let from = |address: &str| format!("{address} 4711 192.0.2.1 22");
+        let allowed = |is_confined, come, from: &str| allowed(is_confined, come, Some(from));
+        let (free, own) = allowed(false, come(25, false), &from("::ffff:192.0.2.7")).unwrap();
         assert_eq!((free.port, free.addresses.len()), (25, 1));
-        let held = allowed(true, come(50_000), own("192.0.2.7")).unwrap();
+        assert_eq!(own.unwrap().to_string(), "192.0.2.7");
+        let (_, own) = allowed(false, come(25, true), &from("192.0.2.7")).unwrap();
+        assert_eq!(own, None, "another listens");
+        let (held, own) = allowed(true, come(50_000, false), &from("192.0.2.7")).unwrap();
         assert_eq!((held.port, held.addresses.len()), (50_000, 0), "the address of its ssh");
-        assert!(allowed(true, come(25), own("192.0.2.7")).is_none());
-        assert!(allowed(true, come(50_000), own("127.0.0.1")).is_none());
-        assert!(allowed(true, come(50_000), None).is_none());
+        assert!(own.is_some());
+        assert!(allowed(true, come(50_000, true), &from("192.0.2.7")).is_none());
+        assert!(allowed(true, come(25, false), &from("192.0.2.7")).is_none());
+        assert!(allowed(true, come(50_000, false), &from("127.0.0.1")).is_none());
+        assert!(allowed(true, come(50_000, false), "UNKNOWN 65535 UNKNOWN 65535").is_none());
     }
 
     #[test]

@@ -85,6 +85,10 @@ pub enum Answer {
     Refused(Refusal),
     Lacks(Lacks),
     Installed {},
+    /// The machine that sends waits for the target's connections.
+    Listens(Come),
+    /// The machine that sends makes frames of channels from here on, for the target.
+    Channels {},
     /// A push to another machine begins, to this address.
     Sending {
         server: String,
@@ -135,13 +139,13 @@ pub struct Start {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Come to the near end, which listens.
+    /// Come to the near end, which listens, or to the machine that sends.
     Come(Come),
     /// Make the frames of channels of both directions, from here on.
     Channels,
 }
 
-/// Listener of the near end, and how it knows that nobody else comes.
+/// A listener, and how it knows that nobody else comes.
 #[derive(Serialize, Deserialize)]
 pub struct Come {
     pub port: u16,
@@ -149,6 +153,9 @@ pub struct Come {
     pub addresses: Vec<String>,
     /// 32 bytes as hexadecimal digits.
     pub secret: String,
+    /// Whether another machine than the near end listens, so that none is sought at the near end.
+    #[serde(default)]
+    pub is_elsewhere: bool,
 }
 
 impl Come {
@@ -261,7 +268,12 @@ mod tests {
 
     #[test]
     fn a_secret_is_64_digits_and_is_not_shown() {
-        let come = |secret: &str| Come { port: 1, addresses: vec![], secret: secret.to_owned() };
+        let come = |secret: &str| Come {
+            port: 1,
+            addresses: vec![],
+            secret: secret.to_owned(),
+            is_elsewhere: false,
+        };
         let digits = "0f".repeat(32);
         assert_eq!(come(&digits).secret_bytes(), Some([15; 32]));
         assert!(!format!("{:?}", come(&digits)).contains("0f"));

@@ -5,12 +5,13 @@
 //! token is in memory, and in no command line, environment or log.
 
 use super::{
+    bridge::Bridge,
     channels::Channels,
     direct_host,
     frame::{self, FrameError, NOISE_BYTES_MAX, THROUGH},
     install::Installer,
     login::Login,
-    messages::{Answer, EncodedPath, Lacks, Order, Purpose, Request, Start, VERSION},
+    messages::{Answer, Come, EncodedPath, Lacks, Order, Purpose, Request, Start, VERSION},
     ports::Ports,
     problem,
     program::SshProgram,
@@ -90,8 +91,10 @@ pub struct NearEnd {
     other_way: OtherWay,
     /// Events that the user is to know before the transfer.
     notes: Vec<Event>,
-    /// Gives what follows on standard output to the channels.
-    decide: Option<mpsc::Sender<Arc<Channels>>>,
+    /// Gives what follows on standard output to its reader.
+    decide: Option<mpsc::Sender<Onward>>,
+    /// Whether the other side knows other ways for the data.
+    takes_orders: bool,
     is_end_told: bool,
     installed: Option<Event>,
 }
@@ -103,6 +106,17 @@ enum OtherWay {
     None,
     Reverse(Arc<Listening>),
     Ssh(Arc<ThroughSsh>),
+    /// Through this ssh and that of the machine that sends.
+    ToTarget(Arc<Bridge>),
+    ToSource(Arc<Bridge>),
+}
+
+/// Reader of what follows an answer on standard output.
+#[derive(Debug)]
+enum Onward {
+    Channels(Arc<Channels>),
+    FromTarget(Arc<Bridge>),
+    FromSource(Arc<Bridge>),
 }
 
 impl NearEnd {
@@ -131,7 +145,11 @@ impl NearEnd {
     ) -> Result<(Self, SendTarget), TransferError> {
         let (mut near, start) = Self::start_server(program, wanted, interrupt)?;
         near.check(&start)?;
-        near.decide = None;
+        near.takes_orders = start.takes_orders;
+        if near.wanted.way != Way::Any && !start.takes_orders {
+            let problem = troubles::no_other_way(&near.wanted.login, &start.software);
+            return Err(TransferError::start(problem));
+        }
         let host = direct_host::of(program, &near.wanted.login);
         let target = SendTarget::of(near.wanted.login.to_string(), &start, host);
         let target = target.ok_or_else(|| near.odd("no path", &start.software))?;
@@ -192,6 +210,7 @@ impl NearEnd {
             other_way: OtherWay::None,
             notes: Vec::new(),
             decide: Some(decide),
+            takes_orders: false,
             is_end_told: false,
             installed: None,
         };
@@ -221,8 +240,68 @@ impl NearEnd {
     }
 
     /// Says something to the other side; one that is gone already is noticed by its end.
-    pub(super) fn say(&mut self, bytes: &[u8]) {
+    fn say(&mut self, bytes: &[u8]) {
         let _ = self.input.as_mut().map(|input| input.write_all(bytes));
+    }
+
+    /// Says that this end is through; whether it could be said.
+    pub(super) fn say_through(&mut self) -> bool {
+        match &self.other_way {
+            OtherWay::Ssh(ssh) => ssh.channels().say_through().is_ok(),
+            OtherWay::ToSource(bridge) => bridge.to_source().say_through().is_ok(),
+            OtherWay::ToTarget(bridge) => bridge.to_target().say_through().is_ok(),
+            OtherWay::None | OtherWay::Reverse(_) => {
+                self.input.as_mut().is_some_and(|input| input.write_all(&[THROUGH]).is_ok())
+            }
+        }
+    }
+
+    /// Whether the other side knows other ways for the data than connections to it.
+    #[must_use]
+    pub fn takes_orders(&self) -> bool {
+        self.takes_orders
+    }
+
+    /// Has the other side come to a machine that waits for it. One that does not is missed there.
+    pub(super) fn have_it_come_to(&mut self, come: Come) {
+        let order = frame::bytes(&Order::Come(come));
+        order.iter().for_each(|order| self.say(order));
+    }
+
+    /// Has data go through the ssh of the machine that sends and then through this one.
+    ///
+    /// # Errors
+    /// If one of them takes nothing any more.
+    pub(super) fn carry_for(&mut self, source: &mut Self) -> Result<Arc<Bridge>, TransferError> {
+        let of = |near: &mut Self| near.input.take().zip(near.decide.take());
+        let lost = |near: &Self| {
+            let what = format!("ssh to {} cannot carry data", near.wanted.login);
+            let hint = "look whether that machine is up, and run the same command again";
+            TransferError::start(problem(&what, "an ssh that runs", "it has ended", hint))
+        };
+        let (mut to_target, decide) = of(self).ok_or_else(|| lost(self))?;
+        let (to_source, decide_source) = of(source).ok_or_else(|| lost(source))?;
+        frame::write(&mut to_target, &Order::Channels).map_err(|_| lost(self))?;
+        let processes = [source.child.id(), self.child.id()];
+        let bridge = Arc::new(Bridge::new(to_source.into(), to_target.into(), processes));
+        self.other_way = OtherWay::ToTarget(bridge.clone());
+        source.other_way = OtherWay::ToSource(bridge.clone());
+        decide.send(Onward::FromTarget(bridge.clone())).map_err(|_| lost(self))?;
+        let from_source = Onward::FromSource(bridge.clone());
+        decide_source.send(from_source).map_err(|_| lost(source))?;
+        Ok(bridge)
+    }
+
+    /// Lets what follows on standard output be read by nobody: data goes by another way.
+    pub(super) fn carries_nothing(&mut self) {
+        self.decide = None;
+    }
+
+    /// Addresses of the name that ssh connects to by itself.
+    pub(super) fn addresses_of_ssh(&self, program: &SshProgram) -> Vec<IpAddr> {
+        let host = direct_host::of(program, &self.wanted.login);
+        let found = host.and_then(|host| (host.as_str(), 0).to_socket_addrs().ok());
+        found.into_iter().flatten().take(ADDRESSES_MAX).map(|found| found.ip()).collect()
     }
 
     /// The machine at the other side.
@@ -232,8 +311,8 @@ impl NearEnd {
     }
 
     /// Notes the address at which another machine has found the server.
-    pub fn reached_at(&mut self, server: Option<SocketAddr>) {
-        self.server = server.map(|server| server.to_string());
+    pub fn reached_at(&mut self, server: &str) {
+        self.server = Some(server.to_owned());
     }
 
     /// Copies this program to the other side.
@@ -272,7 +351,7 @@ impl NearEnd {
         TransferError::start(problem(&what, &needs, &format!("{found}{of}"), hint))
     }
 
-    fn wait_for_answer(
+    pub(super) fn wait_for_answer(
         &mut self,
         program: &SshProgram,
         heard: &mpsc::Receiver<Heard>,
@@ -401,7 +480,7 @@ impl NearEnd {
     fn find_other_way(
         &mut self,
         no_direct: Option<String>,
-        decide: Option<mpsc::Sender<Arc<Channels>>>,
+        decide: Option<mpsc::Sender<Onward>>,
         interrupt: &Interrupt,
     ) -> Result<(), TransferError> {
         let login = self.wanted.login.clone();
@@ -440,13 +519,14 @@ impl NearEnd {
         let mut input = input?;
         frame::write(&mut input, &Order::Channels).map_err(lost)?;
         let channels = Channels::new(input.into());
-        let decided = decide.and_then(|decide| decide.send(channels.clone()).ok());
+        let onward = Onward::Channels(channels.clone());
+        let decided = decide.and_then(|decide| decide.send(onward).ok());
         decided.ok_or_else(|| lost(io::ErrorKind::BrokenPipe.into()))?;
         let because = match &why {
             Some(_) => "as no connection could be made beside it (see --port-range)",
             None => "as --through-ssh says",
         };
-        let ssh = ThroughSsh::new(channels, self.child.id(), because.to_owned());
+        let ssh = ThroughSsh::new(channels, Some(self.child.id()), because.to_owned());
         self.other_way = OtherWay::Ssh(Arc::new(ssh));
         let from_to = from_to("through ssh");
         self.notes.extend(why.map(|why| Event::Fallback { side: Side::Path, from_to, why }));
@@ -477,7 +557,7 @@ impl NearEnd {
     #[must_use]
     pub fn connector(&self) -> Option<Arc<dyn Connector>> {
         match &self.other_way {
-            OtherWay::None => None,
+            OtherWay::None | OtherWay::ToSource(_) | OtherWay::ToTarget(_) => None,
             OtherWay::Reverse(listening) => Some(listening.clone()),
             OtherWay::Ssh(ssh) => Some(ssh.clone()),
         }
@@ -492,7 +572,7 @@ impl NearEnd {
     /// copy ends with it, and says so itself.
     #[must_use]
     pub fn end_of_ssh(&mut self) -> Option<Event> {
-        let is_needed = matches!(self.other_way, OtherWay::Ssh(_));
+        let is_needed = matches!(self.other_way, OtherWay::Ssh(_) | OtherWay::ToTarget(_));
         if is_needed || self.is_end_told || !self.has_ended() {
             return None;
         }
@@ -545,11 +625,8 @@ impl NearEnd {
 /// Ends ssh: the server is told that all is done.
 impl Drop for NearEnd {
     fn drop(&mut self) {
-        let told = match (&self.other_way, self.input.take()) {
-            (OtherWay::Ssh(ssh), _) => ssh.channels().say_through().is_ok(),
-            (_, Some(mut input)) => input.write_all(&[THROUGH]).is_ok(),
-            (_, None) => false,
-        };
+        let told = self.say_through();
+        self.input = None;
         let waits_for_end = told && !self.grace.is_zero();
         let time_max = if waits_for_end { END_WAIT_MAX } else { Duration::ZERO };
         if self.wait(time_max).is_none() {
@@ -616,7 +693,7 @@ impl Default for Heard {
 /// Begins to read both outputs, each by a thread that ends with it. What comes behind the answer is
 /// for the channels, if it is decided that there are some.
 fn listen(
-    (mut output, decided): (ChildStdout, mpsc::Receiver<Arc<Channels>>),
+    (mut output, decided): (ChildStdout, mpsc::Receiver<Onward>),
     mut errors: ChildStderr,
     said: Arc<Said>,
 ) -> io::Result<mpsc::Receiver<Heard>> {
@@ -626,17 +703,27 @@ fn listen(
         loop {
             let mut noise = Vec::new();
             let answer = frame::read(&mut output, NOISE_BYTES_MAX, &mut noise);
-            let is_last = matches!(answer, Err(_) | Ok(Answer::Started(_) | Answer::Refused(_)));
+            let is_last = matches!(
+                answer,
+                Err(_) | Ok(Answer::Started(_) | Answer::Refused(_) | Answer::Channels {})
+            );
             if tell.send(Heard { answer, noise }).is_err() || is_last {
                 break;
             }
         }
-        if let Ok(channels) = decided.recv() {
-            channels.read_from(&mut BufReader::new(output), None);
+        let Ok(onward) = decided.recv() else {
+            // A pipe that nobody reads would end the other side.
+            let _ = io::copy(&mut output, &mut io::sink());
             return;
+        };
+        let mut output = BufReader::new(output);
+        match onward {
+            Onward::Channels(channels) => drop(channels.read_from(&mut output, None)),
+            Onward::FromTarget(bridge) => bridge.carry_from_target(&mut output),
+            Onward::FromSource(bridge) => bridge.carry_from_source(&mut output, &mut |answer| {
+                tell.send(Heard { answer, noise: Vec::new() }).is_ok()
+            }),
         }
-        // A pipe that nobody reads would end the other side.
-        let _ = io::copy(&mut output, &mut io::sink());
     })?;
     thread::Builder::new().name("haul-ssh-errors".to_owned()).spawn(move || {
         let mut part = [0; 4096];

@@ -74,7 +74,14 @@ impl Listening {
     /// # Errors
     /// If no port is free, or no thread can be had.
     pub fn begin(ports: Option<Ports>) -> Result<(Self, Come), Problem> {
-        let (listener, address) = ports::listen(ports)?;
+        Self::on(ports::listen(ports)?)
+    }
+
+    /// Waits at a listener, and gives the words that the far end comes by.
+    ///
+    /// # Errors
+    /// If no thread can be had.
+    pub fn on((listener, address): (TcpListener, SocketAddr)) -> Result<(Self, Come), Problem> {
         let failed = |error: io::Error| {
             super::problem(
                 "cannot wait for the other side's connections",
@@ -99,6 +106,7 @@ impl Listening {
             port: address.port(),
             addresses: own_addresses().iter().map(IpAddr::to_string).collect(),
             secret: haul_transfer::internals::hex(&secret),
+            is_elsewhere: false,
         };
         Ok((Self { waiting }, come))
     }

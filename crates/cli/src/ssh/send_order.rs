@@ -1,6 +1,10 @@
 //! Words to a machine that is to send what it has to another, whose server ssh has begun.
 
-use super::messages::{EncodedPath, Start};
+use super::{
+    messages::{EncodedPath, Start},
+    ports::Ports,
+    ways::Way,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -26,12 +30,35 @@ impl fmt::Debug for SendTarget {
 }
 
 /// Words of the near end to a machine that is to send.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct SendOrder {
     pub target: SendTarget,
     /// Options of a push, each one word.
     #[serde(default)]
     pub options: Vec<String>,
+    /// Ways beside connections to the target; `None` where the near end or the target has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_ways: Option<OtherWays>,
+}
+
+/// Ways for the data beside connections to the target.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OtherWays {
+    /// The one that the user has named.
+    pub way: Way,
+    /// Ports that the machine that sends may listen on; any free one where there are none.
+    pub ports: Option<Ports>,
+}
+
+/// Shows no value of an option: a proxy may have a password.
+impl fmt::Debug for SendOrder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, options, other_ways } = self;
+        let names = options.iter().map(|word| word.split('=').next().unwrap_or_default());
+        let names: Vec<&str> = names.collect();
+        write!(f, "SendOrder({target:?}, {names:?}, {other_ways:?})")
+    }
 }
 
 impl SendTarget {
@@ -74,6 +101,9 @@ mod tests {
         let target = SendTarget::of("bob@dtn2".into(), &start, Some("dtn2".into())).unwrap();
         assert_eq!(target.hosts, ["dtn2", "10.0.0.5", "127.0.0.1", "::1"]);
         assert!(!format!("{target:?}").contains("secret"));
+        let options = vec!["--proxy=http://u:word@p".to_owned()];
+        let order = SendOrder { target, options, other_ways: None };
+        assert!(format!("{order:?}").contains("--proxy") && !format!("{order:?}").contains("word"));
         let none = Start { paths: Vec::new(), ..start };
         assert!(SendTarget::of(String::new(), &none, None).is_none());
     }

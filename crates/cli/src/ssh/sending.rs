@@ -4,34 +4,36 @@
 //! the directory that a forced command names, and no link leads out. It ends with its ssh.
 
 use super::{
-    far_end::{Ended, hear_end, tell},
+    channels::{self, frames::Outgoing},
+    far_end::Ended,
     messages::{Answer, Purpose, PushEnded, Refusal, Request},
     paths::Places,
     problem,
-    send_order::{SendOrder, SendTarget},
+    send_order::SendOrder,
+    send_way::{self, FoundWay, OwnEnd, Search},
 };
 use haul_transfer::{
-    Beneath, HaulUrl, Interrupt, Problem, PushRequest, ServeOptions, SourceSpec, Token,
-    TransferError, TransferOptions, expand_beneath,
-    internals::{connect_to_first, parse_size},
+    Beneath, Event, Interrupt, Problem, Proxy, PushRequest, ServeOptions, SourceSpec,
+    TransferError, TransferOptions, expand_beneath, internals::parse_size,
 };
 use std::{
     ffi::OsString,
-    io::{self, Write},
-    net::{SocketAddr, ToSocketAddrs},
+    io,
     os::unix::ffi::OsStringExt,
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
     thread,
-    time::Duration,
 };
 
-/// Time for the addresses of the target, all together, to answer.
-const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Most addresses that are tried.
-const ADDRESSES_MAX: usize = 32;
+/// Options of a push that came from another machine.
+#[derive(Debug)]
+pub struct PushOptions {
+    pub options: TransferOptions,
+    /// Proxy by which the target is reached, of those options or of the environment.
+    pub proxy: Option<Proxy>,
+}
 
-/// Reads the options of a push for these sources.
-pub type ReadOptions = fn(&[String], &[OsString]) -> Result<TransferOptions, Problem>;
+/// Reads the options of a push for these sources, to this host.
+pub type ReadOptions = fn(&[String], &[OsString], &str) -> Result<PushOptions, Problem>;
 
 /// Sends what was asked for, and tells its events.
 ///
@@ -41,60 +43,92 @@ pub fn run(
     (request, order): (&Request, &SendOrder),
     (serve, places): (&ServeOptions, Places<'_>),
     read_options: ReadOptions,
-    output: &mut dyn Write,
     interrupt: &Interrupt,
 ) -> Result<Ended, Problem> {
-    let prepared = prepare((request, order), (serve, places), read_options, interrupt);
-    let (push, server) = match prepared {
-        Ok(prepared) => prepared,
+    let own = own_end()?;
+    watch(&own, interrupt)?;
+    let prepared = prepare((request, order), (serve, places), read_options);
+    let found = prepared.and_then(|(sources, PushOptions { options, proxy })| {
+        let (proxy, listen) = (proxy.as_ref(), &serve.listen);
+        let found = Search { order, proxy, listen, own: &own, interrupt }.find()?;
+        Ok((sources, options, found))
+    });
+    let (sources, mut options, FoundWay { url, connector, note }) = match found {
+        Ok(found) => found,
         Err(error) => {
-            tell(output, &Answer::Refused(Refusal::of(error.problem())))?;
+            own.tell(&Answer::Refused(Refusal::of(error.problem())))?;
             return Ok(Ended::Refused);
         }
     };
-    tell(output, &Answer::Sending { server: server.to_string() })?;
-    let stop = interrupt.clone();
-    let watch = thread::Builder::new().name("haul-ssh-watch".to_owned()).spawn(move || {
-        hear_end(&mut io::stdin(), &mut |_, _| None);
-        stop.store(true, Ordering::Relaxed);
-    });
-    watch.map_err(|error| {
-        let needs = "one more thread";
-        problem("cannot watch the other end of ssh", needs, &error.to_string(), "see ulimit -u")
-    })?;
+    own.tell(&Answer::Sending { server: url.server() })?;
+    options.connect.connector = connector;
+    let mut push = PushRequest::new(sources, url);
+    push.options = options;
     haul_transfer::raise_open_files_limit();
-    let result = haul_transfer::push(&push, interrupt, &mut |event| {
+    let mut tell = |event: Event| {
         let told = serde_json::to_value(&event).map(Answer::Told);
-        if told.is_ok_and(|told| tell(output, &told).is_err()) {
+        if told.is_ok_and(|told| own.tell(&told).is_err()) {
             interrupt.store(true, Ordering::Relaxed);
         }
+    };
+    note.into_iter().for_each(&mut tell);
+    let result = haul_transfer::push(&push, interrupt, &mut tell);
+    own.tell(&Answer::Ended(Box::new(ended(&result))))?;
+    Ok(Ended::Served)
+}
+
+fn own_end() -> Result<Arc<OwnEnd>, Problem> {
+    let output = rustix::io::dup(rustix::stdio::stdout()).map_err(|error| {
+        let hint = "see ulimit -n";
+        problem("cannot answer the other end of ssh", "an output", &error.to_string(), hint)
+    })?;
+    Ok(Arc::new(OwnEnd::new(Outgoing::new(output))))
+}
+
+/// Hears the near end, and what the target says by way of it, until ssh ends.
+fn watch(own: &Arc<OwnEnd>, interrupt: &Interrupt) -> Result<(), Problem> {
+    let (own, stop) = (own.clone(), interrupt.clone());
+    let watch = thread::Builder::new().name("haul-ssh-watch".to_owned()).spawn(move || {
+        let ended = own.channels().read_from(&mut io::BufReader::new(io::stdin()), None);
+        // A push whose data went through ssh has lost its way, and says so if it is heard.
+        if ended == channels::Ended::Through || !own.carries() {
+            stop.store(true, Ordering::Relaxed);
+        }
     });
+    watch.map(drop).map_err(|error| {
+        let needs = "one more thread";
+        problem("cannot watch the other end of ssh", needs, &error.to_string(), "see ulimit -u")
+    })
+}
+
+fn ended(result: &Result<haul_transfer::Report, TransferError>) -> PushEnded {
     let value = |problem: &Problem| serde_json::to_value(problem).unwrap_or_default();
-    let ended = match &result {
+    match result {
         Ok(report) => PushEnded::Done(serde_json::to_value(report).unwrap_or_default()),
         Err(TransferError::CouldNotStart(problem) | TransferError::Unavailable(problem)) => {
             PushEnded::NotStarted(value(problem))
         }
         Err(TransferError::Interrupted { .. }) => PushEnded::Interrupted,
         Err(error) => PushEnded::Broken(value(&error.problem())),
-    };
-    tell(output, &Answer::Ended(Box::new(ended)))?;
-    Ok(Ended::Served)
+    }
 }
 
 fn prepare(
     (request, order): (&Request, &SendOrder),
     (serve, places): (&ServeOptions, Places<'_>),
     read_options: ReadOptions,
-    interrupt: &Interrupt,
-) -> Result<(PushRequest, SocketAddr), TransferError> {
+) -> Result<(Vec<SourceSpec>, PushOptions), TransferError> {
     let start = TransferError::start;
     let paths = request.checked_paths().map_err(start)?;
     let words: Vec<OsString> = paths.iter().cloned().map(OsString::from_vec).collect();
-    let mut options = read_options(&order.options, &words).map_err(start)?;
-    check_restrictions(serve, &options).map_err(start)?;
+    let host = send_way::host_of(&order.target.name);
+    let mut push = read_options(&order.options, &words, host).map_err(start)?;
+    check_restrictions(serve, &push.options).map_err(start)?;
+    if places.only.is_some() {
+        check_path(&order.options).map_err(start)?;
+    }
     let streams_max = serve.streams_max;
-    options.streams = options.streams.map(|streams| streams.min(streams_max));
+    push.options.streams = push.options.streams.map(|streams| streams.min(streams_max));
     let served = places.served(Purpose::Pull, &paths).map_err(start)?;
     let mut sources = Vec::new();
     for path in served.paths {
@@ -106,10 +140,17 @@ fn prepare(
         let place = Beneath { root: served.root.clone(), path };
         sources.extend(expand_beneath(&place)?.into_iter().map(SourceSpec::Beneath));
     }
-    let (url, server) = find(&order.target, interrupt)?;
-    let mut push = PushRequest::new(sources, url);
-    push.options = options;
-    Ok((push, server))
+    Ok((sources, push))
+}
+
+/// Holds a key for one directory to the paths of packets that this machine has by itself.
+fn check_path(words: &[String]) -> Result<(), Problem> {
+    let names = ["--bind=", "--proxy="];
+    let found = words.iter().find_map(|word| names.iter().find(|name| word.starts_with(**name)));
+    let Some(name) = found else { return Ok(()) };
+    let hint = "leave that out, or use a key that is not for one directory alone";
+    let needs = "connections that leave as this machine has them";
+    Err(problem("haul there may not send so", needs, name.trim_end_matches('='), hint))
 }
 
 /// Holds what an administrator has written beside `serve --over-ssh`.
@@ -139,39 +180,4 @@ fn zeros(path: &[u8]) -> Result<Option<u64>, Problem> {
     parse_size(&String::from_utf8_lossy(size)).map(Some).map_err(|why| {
         problem("cannot read the source zero:", "a size behind the colon", &why.to_string(), "")
     })
-}
-
-/// Finds the address by which the target's server can be reached from here.
-fn find(
-    target: &SendTarget,
-    interrupt: &Interrupt,
-) -> Result<(HaulUrl, SocketAddr), TransferError> {
-    let SendTarget { name, token, port, hosts, path } = target;
-    let odd = |found: &str| {
-        let what = "cannot send to what is no server of haul's";
-        TransferError::start(problem(what, "a token and a path", found, ""))
-    };
-    let token: Token = token.parse().map_err(|_| odd("no token"))?;
-    let path = path.bytes().ok_or_else(|| odd("no path"))?;
-    let found = hosts.iter().take(ADDRESSES_MAX).filter_map(|host| {
-        // A name may mean nothing here.
-        (host.as_str(), *port).to_socket_addrs().ok()
-    });
-    let addresses: Vec<SocketAddr> = found.flatten().take(ADDRESSES_MAX).collect();
-    let stop = || interrupt.load(Ordering::Relaxed);
-    let reached =
-        connect_to_first(&addresses, CONNECT_WAIT_MAX, &stop).and_then(|socket| socket.peer_addr());
-    let server = reached.map_err(|error| {
-        let tried: Vec<String> = addresses.iter().map(|one| one.ip().to_string()).collect();
-        let tried = if tried.is_empty() { "no address".to_owned() } else { tried.join(", ") };
-        TransferError::start(problem(
-            &format!("cannot reach {name} from here"),
-            "a way for TCP from this machine to a free port of that one",
-            &format!("{error} (tried {tried}, port {port})"),
-            "if a firewall is between that lets some ports through, name them by --port-range \
-             FIRST-LAST",
-        ))
-    })?;
-    let (host, port) = (server.ip().to_string(), server.port());
-    Ok((HaulUrl { token: Some(token), host, port, path, proxy: None }, server))
 }

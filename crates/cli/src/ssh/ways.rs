@@ -2,6 +2,7 @@
 
 use super::channels::Channels;
 use haul_transfer::Connector;
+use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
     net::TcpStream,
@@ -10,7 +11,8 @@ use std::{
 };
 
 /// Choice of the user among the ways.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Way {
     /// Connections to the other side; where none can be made, connections from there; where none
     /// comes, ssh itself.
@@ -26,17 +28,17 @@ pub enum Way {
 #[derive(Debug)]
 pub struct ThroughSsh {
     channels: Arc<Channels>,
-    /// Process of ssh on this host.
-    process: u32,
-    begun: Instant,
+    busy: ProcessorUse,
     why: String,
 }
 
 impl ThroughSsh {
-    /// Connections by these channels; `why` says why there is no better way.
+    /// Connections by these channels, with the process of ssh where haul has started it; `why` says
+    /// why there is no better way.
     #[must_use]
-    pub fn new(channels: Arc<Channels>, process: u32, why: String) -> Self {
-        Self { channels, process, begun: Instant::now(), why }
+    pub fn new(channels: Arc<Channels>, process: Option<u32>, why: String) -> Self {
+        let busy = ProcessorUse::begin(process.into_iter().collect());
+        Self { channels, busy, why }
     }
 
     #[must_use]
@@ -60,14 +62,42 @@ impl Connector for ThroughSsh {
 
     fn in_words(&self) -> String {
         let mut text = format!("through ssh, {}", self.why);
-        let seconds = self.begun.elapsed().as_secs_f64();
-        // Where a ControlMaster carries the bytes, the work is that of another process.
-        if let Some(busy) = processor_time(self.process).filter(|busy| !busy.is_zero()) {
-            let share = busy.as_secs_f64() / seconds.max(f64::MIN_POSITIVE);
-            text += &format!("; ssh here used {:.0} % of a processor", share * 100.0);
+        if let Some(share) = self.busy.in_words() {
+            text += &format!("; ssh here used {share}");
         }
         text
     }
+}
+
+/// Processor time that some processes use from a time on.
+#[derive(Debug)]
+pub struct ProcessorUse {
+    processes: Vec<u32>,
+    begun: Instant,
+    /// Time that they had used by then, as for keys.
+    before: Duration,
+}
+
+impl ProcessorUse {
+    #[must_use]
+    pub fn begin(processes: Vec<u32>) -> Self {
+        let before = used(&processes);
+        Self { processes, begun: Instant::now(), before }
+    }
+
+    /// Says how much it is; `None` where it is nothing, as where a ControlMaster carries the bytes:
+    /// the work is that of another process.
+    #[must_use]
+    pub fn in_words(&self) -> Option<String> {
+        let busy = used(&self.processes).saturating_sub(self.before);
+        let seconds = self.begun.elapsed().as_secs_f64().max(f64::MIN_POSITIVE);
+        let share = busy.as_secs_f64() / seconds * 100.0;
+        (!busy.is_zero()).then(|| format!("{share:.0} % of a processor"))
+    }
+}
+
+fn used(processes: &[u32]) -> Duration {
+    processes.iter().filter_map(|process| processor_time(*process)).sum()
 }
 
 /// Processor time that a process has used, in user space and in the kernel (proc(5), stat).

@@ -68,6 +68,7 @@ mod serving;
 mod source_forms;
 mod ssh;
 mod ssh_copy;
+mod ssh_copy_ways;
 mod ssh_install;
 mod ssh_ways;
 mod staged;

@@ -20,7 +20,7 @@ use std::{
 const NAME: &str = "server.invalid";
 
 /// A proxy of SOCKS5 and HTTP with the user `ann` and the password `secret`, for one server.
-struct Proxy {
+pub struct Proxy {
     address: SocketAddr,
     shared: Arc<Shared>,
 }
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl Proxy {
-    fn start(server: SocketAddr) -> Self {
+    pub fn start(server: SocketAddr) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let (asked, open, answer) = Default::default();
@@ -51,11 +51,11 @@ impl Proxy {
         Self { address, shared }
     }
 
-    fn word(&self, scheme: &str) -> String {
+    pub fn word(&self, scheme: &str) -> String {
         format!("{scheme}://ann:secret@{}", self.address)
     }
 
-    fn asked(&self) -> Vec<String> {
+    pub fn asked(&self) -> Vec<String> {
         self.shared.asked.lock().unwrap().clone()
     }
 

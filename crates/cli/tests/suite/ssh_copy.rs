@@ -1,36 +1,33 @@
 //! Copies between two machines that ssh reaches, each a real sshd with a home of its own.
 
 use crate::harness::{
-    PATIENCE, Place, assert_same_files, assert_same_trees, is_root,
+    Place, assert_same_files, assert_same_trees,
     process::{Haul, Ran},
-    sshd::{self, Sshd, SshdSetup},
+    sshd::{Sshd, SshdSetup},
     wait_until,
 };
-use haul_emulator::namespace::Namespace;
-use haul_testkit::skip::skip;
 use rustix::process::Signal;
 use std::{
     ffi::{OsStr, OsString},
     fs,
     path::Path,
-    time::{Duration, Instant},
 };
 
 /// Two machines, `one` and `two`, and the place that haul runs in. The sshds end before the places.
-struct Machines {
-    one: Sshd,
-    two: Sshd,
-    one_place: Place,
-    two_place: Place,
-    place: Place,
+pub struct Machines {
+    pub one: Sshd,
+    pub two: Sshd,
+    pub one_place: Place,
+    pub two_place: Place,
+    pub place: Place,
 }
 
 impl Machines {
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         Self::with(SshdSetup::new(), SshdSetup::new())
     }
 
-    fn with(one: SshdSetup, two: SshdSetup) -> Option<Self> {
+    pub fn with(one: SshdSetup, two: SshdSetup) -> Option<Self> {
         let (one_place, two_place, place) = (Place::new(), Place::new(), Place::new());
         let (one, two) = (one.start(&one_place)?, two.start(&two_place)?);
         let machines = Self { one, two, one_place, two_place, place };
@@ -39,7 +36,7 @@ impl Machines {
     }
 
     /// Writes the configuration of an ssh that knows both.
-    fn configure(&self) {
+    pub fn configure(&self) {
         let of = |place: &Place, name: &str| {
             let text = fs::read_to_string(place.path("ssh_config")).unwrap();
             text.replace("Host far", &format!("Host {name}"))
@@ -49,17 +46,17 @@ impl Machines {
     }
 
     /// Words of a copy by the ssh that knows both.
-    fn words(&self, words: &[OsString]) -> Vec<OsString> {
+    pub fn words(&self, words: &[OsString]) -> Vec<OsString> {
         let ssh = format!("ssh -F {}", self.place.path("ssh_config").display());
         [&words!["copy"], words, &words!["--ssh", ssh]].concat()
     }
 
-    fn copy(&self, words: &[OsString]) -> Ran {
+    pub fn copy(&self, words: &[OsString]) -> Ran {
         self.place.run(&self.words(words))
     }
 
     /// A copy that takes some seconds, once bytes have moved.
-    fn slow_copy(&self, options: &[OsString]) -> Haul {
+    pub fn slow_copy(&self, options: &[OsString]) -> Haul {
         self.one_place.file(&self.one.home("large"), 24 << 20);
         let words = words![at("one", "large"), at("two", "large"), "--bwlimit", "6M"];
         let words = [&words[..], &words!["--span-size", "1M"], options].concat();
@@ -69,20 +66,20 @@ impl Machines {
     }
 
     #[track_caller]
-    fn are_free(&self) {
+    pub fn are_free(&self) {
         wait_until("over at both", || {
             self.one.far_ends().is_empty() && self.two.far_ends().is_empty()
         });
     }
 }
 
-fn at(machine: &str, path: impl AsRef<OsStr>) -> OsString {
+pub fn at(machine: &str, path: impl AsRef<OsStr>) -> OsString {
     let mut word = OsString::from(format!("{machine}:"));
     word.push(path);
     word
 }
 
-fn bytes_of(path: &Path) -> u64 {
+pub fn bytes_of(path: &Path) -> u64 {
     fs::metadata(path).unwrap().len()
 }
 
@@ -251,7 +248,7 @@ fn children(of: u32, word: &str) -> Vec<i32> {
     ids.filter(fits).collect()
 }
 
-fn kill_ssh(copy: &Haul, machine: &str) {
+pub fn kill_ssh(copy: &Haul, machine: &str) {
     let found = children(copy.id(), machine);
     let [id] = found[..] else { panic!("one ssh to {machine}: {found:?}") };
     let id = rustix::process::Pid::from_raw(id).unwrap();
@@ -291,31 +288,4 @@ fn machines_end_when_the_one_that_started_them_is_gone() {
     copy.kill();
     machines.are_free();
     assert!(!machines.two.home("large").exists());
-}
-
-/// A server that ssh reaches from here, and the source's machine does not reach.
-#[test]
-fn a_port_that_the_source_does_not_reach_is_told_as_that() {
-    let place = Place::new();
-    let (Some(program), true) = (sshd::program(), is_root()) else {
-        return skip("root, and sshd (openssh-server)", "less");
-    };
-    let namespace = match Namespace::make("sshcopy", "one") {
-        Ok(namespace) => namespace,
-        Err(why) => return skip("root and ip(8)", why),
-    };
-    drop(place);
-    let Some(machines) = Machines::start() else { return };
-    fs::write(machines.one.home("a"), b"a").unwrap();
-    let enter: Vec<String> =
-        namespace.words().iter().map(|word| word.to_str().unwrap().to_owned()).collect();
-    let config = machines.one_place.path("sshd_config").display().to_string();
-    let inetd = format!("{} {} -i -f {config}", enter.join(" "), program.display());
-    machines.one.configure_ssh(&format!("ProxyCommand {inetd}"));
-    machines.configure();
-    let begun = Instant::now();
-    let ran = machines.copy(&words![at("one", "a"), at("two", "a")]);
-    ran.refused(&["one: cannot reach two from here", "127.0.0.1", "--port-range"]);
-    assert!(begun.elapsed() < PATIENCE - Duration::from_secs(1));
-    machines.are_free();
 }

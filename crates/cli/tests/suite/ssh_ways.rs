@@ -15,7 +15,7 @@ use rustix::process::{Signal, kill_process};
 use std::{ffi::OsString, fs, net::TcpListener};
 
 /// Has ssh start an sshd in a namespace, by pipes: ssh comes there whatever the network does.
-fn enter(sshd: &Sshd, place: &Place, namespace: &Namespace) {
+pub fn enter(sshd: &Sshd, place: &Place, namespace: &Namespace) {
     let enter: Vec<String> =
         namespace.words().iter().map(|word| word.to_str().unwrap().to_owned()).collect();
     let program = sshd::program().unwrap().display().to_string();
@@ -24,7 +24,7 @@ fn enter(sshd: &Sshd, place: &Place, namespace: &Namespace) {
     sshd.configure_ssh(&format!("ProxyCommand {inetd}"));
 }
 
-fn lacks_root() -> bool {
+pub fn lacks_root() -> bool {
     let lacks = sshd::program().is_none() || !is_root();
     if lacks {
         skip("root, and sshd (openssh-server)", "less");
@@ -33,14 +33,14 @@ fn lacks_root() -> bool {
 }
 
 /// The ways that a run fell back to.
-fn ways(ran: &Ran) -> Vec<&str> {
+pub fn ways(ran: &Ran) -> Vec<&str> {
     let told = ran.named("fallback").into_iter();
     told.filter(|event| event["side"] == "path")
         .map(|event| event["from_to"].as_str().unwrap())
         .collect()
 }
 
-fn way(ran: &Ran) -> String {
+pub fn way(ran: &Ran) -> String {
     ran.ok()["way"].as_str().unwrap_or_default().to_owned()
 }
 
@@ -87,6 +87,10 @@ fn data_may_come_from_there_or_go_through_ssh() {
     }
     let both = words!["ls", there(""), "--reverse", "--through-ssh"];
     sshd.run(&place, &both).refused(&["--reverse", "--through-ssh"]);
+    for option in ["--reverse", "--through-ssh"] {
+        let pull = words!["pull", there("run7"), option, "--proxy", "http://h:1"];
+        sshd.run(&place, &pull).refused(&["cannot take --proxy", option, "leave out one"]);
+    }
 }
 
 /// A machine that nobody can connect to, and that can connect to us: its server listens on its own

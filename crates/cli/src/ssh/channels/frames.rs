@@ -72,24 +72,25 @@ pub fn odd(what: String) -> io::Error {
 
 /// One end's way into ssh. What is written in one call stays together.
 #[derive(Debug)]
-pub struct Outgoing(Mutex<File>);
+pub struct Outgoing(Mutex<Option<File>>);
 
 impl Outgoing {
     #[must_use]
     pub fn new(writer: OwnedFd) -> Self {
-        Self(Mutex::new(writer.into()))
+        Self(Mutex::new(Some(writer.into())))
     }
 
-    fn lock(&self) -> MutexGuard<'_, File> {
+    fn lock(&self) -> MutexGuard<'_, Option<File>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes both, one behind the other.
     ///
     /// # Errors
-    /// If ssh is gone.
+    /// If ssh is gone, or this end was closed.
     pub fn say(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
         let mut writer = self.lock();
+        let writer = writer.as_mut().ok_or(ErrorKind::BrokenPipe)?;
         writer.write_all(first)?;
         writer.write_all(second)
     }
@@ -101,16 +102,22 @@ impl Outgoing {
     pub fn say_through(&self) -> io::Result<()> {
         let deadline = Instant::now() + LAST_WORD_WAIT_MAX;
         loop {
-            if let Ok(mut writer) = self.0.try_lock()
-                && has_room(&writer)
-            {
-                return writer.write_all(&[THROUGH]);
+            if let Ok(mut writer) = self.0.try_lock() {
+                let writer = writer.as_mut().ok_or(ErrorKind::BrokenPipe)?;
+                if has_room(writer) {
+                    return writer.write_all(&[THROUGH]);
+                }
             }
             if Instant::now() >= deadline {
                 return Err(ErrorKind::TimedOut.into());
             }
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Says no more, so that the other side sees the end.
+    pub fn close(&self) {
+        *self.lock() = None;
     }
 }
 

@@ -1,0 +1,240 @@
+//! Ways from the machine that sends to the target of a copy between two other machines.
+//!
+//! They are those of a push over ssh, in the same order: connections to the target, connections
+//! from it, and at last frames of channels, which the machine that asked for the copy carries from
+//! one ssh to the other.
+
+use super::{
+    channels::{Channels, frames::Outgoing},
+    far_end::addresses_here,
+    frame,
+    messages::Answer,
+    ports::{self, ANY_FREE_PORT},
+    problem,
+    reverse::Listening,
+    send_order::{SendOrder, SendTarget},
+    ways::{ThroughSsh, Way},
+};
+use haul_transfer::{
+    Connector, Event, HaulUrl, Interrupt, Problem, Proxy, Side, Token, TransferError,
+    internals::{connect_by_proxy, connect_to_first},
+};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr, TcpListener, ToSocketAddrs},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// Time for the addresses of the target, all together, to answer.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Time for them where there is another way, and for the first connection of that one.
+const WAY_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Most addresses that are tried.
+const ADDRESSES_MAX: usize = 32;
+
+/// The end of ssh here: words for the machine that asked for the copy, and frames for the target.
+#[derive(Debug)]
+pub struct OwnEnd {
+    outgoing: Arc<Outgoing>,
+    channels: Arc<Channels>,
+    /// Whether data goes by the channels.
+    carries: AtomicBool,
+}
+
+impl OwnEnd {
+    /// An end that writes to `outgoing`.
+    #[must_use]
+    pub fn new(outgoing: Outgoing) -> Self {
+        let outgoing = Arc::new(outgoing);
+        let channels = Channels::beside(outgoing.clone());
+        Self { outgoing, channels, carries: AtomicBool::new(false) }
+    }
+
+    #[must_use]
+    pub fn channels(&self) -> &Arc<Channels> {
+        &self.channels
+    }
+
+    /// Whether data goes by the channels, so that their end is told by what they carry.
+    #[must_use]
+    pub fn carries(&self) -> bool {
+        self.carries.load(Ordering::Relaxed)
+    }
+
+    /// Tells the machine that asked for the copy something.
+    ///
+    /// # Errors
+    /// If it is gone.
+    pub fn tell(&self, answer: &Answer) -> Result<(), Problem> {
+        let said = frame::bytes(answer).and_then(|bytes| self.outgoing.say(&bytes, &[]));
+        said.map_err(|error| {
+            problem("cannot answer the other end of ssh", "", &error.to_string(), "")
+        })
+    }
+}
+
+/// A way that was found.
+#[derive(Debug)]
+pub struct FoundWay {
+    pub url: HaulUrl,
+    /// Maker of the connections; `None` for TCP to the server's address, or by a proxy.
+    pub connector: Option<Arc<dyn Connector>>,
+    /// Word on why it is not the one before it.
+    pub note: Option<Event>,
+}
+
+/// A search for the way to the target.
+#[derive(Debug)]
+pub struct Search<'a> {
+    pub order: &'a SendOrder,
+    pub proxy: Option<&'a Proxy>,
+    /// Address that an administrator has this machine listen on, else that of any free port.
+    pub listen: &'a str,
+    pub own: &'a OwnEnd,
+    pub interrupt: &'a Interrupt,
+}
+
+impl Search<'_> {
+    /// Finds the first way that there is.
+    ///
+    /// # Errors
+    /// If there is none, or the one that the user has named is not there.
+    pub fn find(&self) -> Result<FoundWay, TransferError> {
+        let way = self.order.other_ways.map_or(Way::Any, |ways| ways.way);
+        // Who names a proxy has data go by it, and by no other way.
+        let has_others = self.order.other_ways.is_some() && self.proxy.is_none();
+        let name = &self.order.target.name;
+        let mut why = None;
+        if way == Way::Any {
+            match self.connect(if has_others { WAY_WAIT_MAX } else { CONNECT_WAIT_MAX }) {
+                Ok(server) => {
+                    let url = self.url(server.ip().to_string(), server.port())?;
+                    let url = HaulUrl { proxy: self.proxy.cloned(), ..url };
+                    return Ok(FoundWay { url, connector: None, note: None });
+                }
+                Err(problem) if !has_others => return Err(TransferError::start(problem)),
+                Err(problem) => why = Some(format!("no connection to {name}: {}", problem.found)),
+            }
+            self.check_is_wanted()?;
+        }
+        let url = self.url(host_of(name).to_owned(), self.order.target.port)?;
+        let note = |why: Option<String>, way: &str| {
+            let from_to = format!("connections to {name} -> {way}");
+            why.map(|why| Event::Fallback { side: Side::Path, from_to, why })
+        };
+        if way != Way::ThroughSsh {
+            match self.wait_for_target() {
+                Ok(listening) => {
+                    let note = note(why, "connections from there");
+                    return Ok(FoundWay { url, connector: Some(Arc::new(listening)), note });
+                }
+                Err(problem) if way == Way::Reverse => return Err(TransferError::start(problem)),
+                Err(problem) => {
+                    let none = format!("none from there: {}", problem.found);
+                    why = why.map(|why| format!("{why}; {none}"));
+                }
+            }
+            self.check_is_wanted()?;
+        }
+        self.own.carries.store(true, Ordering::Relaxed);
+        self.own.tell(&Answer::Channels {}).map_err(TransferError::start)?;
+        let because = match &why {
+            Some(_) => "as no connection could be made beside it (see --port-range)",
+            None => "as --through-ssh says",
+        };
+        let because = format!("by way of the machine that asked for the copy, {because}");
+        let connector = ThroughSsh::new(self.own.channels.clone(), None, because);
+        let note = note(why, "through ssh");
+        Ok(FoundWay { url, connector: Some(Arc::new(connector)), note })
+    }
+
+    fn check_is_wanted(&self) -> Result<(), TransferError> {
+        let is_over = self.interrupt.load(Ordering::Relaxed);
+        if is_over { Err(TransferError::interrupted()) } else { Ok(()) }
+    }
+
+    fn url(&self, host: String, port: u16) -> Result<HaulUrl, TransferError> {
+        let odd = |found: &str| {
+            let what = "cannot send to what is no server of haul's";
+            let hint = "install the same haul on all three machines";
+            TransferError::start(problem(what, "a token and a path", found, hint))
+        };
+        let SendTarget { token, path, .. } = &self.order.target;
+        let token: Token = token.parse().map_err(|_| odd("no token"))?;
+        let path = path.bytes().ok_or_else(|| odd("no path"))?;
+        Ok(HaulUrl { token: Some(token), host, port, path, proxy: None })
+    }
+
+    /// Finds the address by which the target's server can be reached from here.
+    fn connect(&self, time_max: Duration) -> Result<SocketAddr, Problem> {
+        let SendTarget { name, port, hosts, .. } = &self.order.target;
+        let found = hosts.iter().take(ADDRESSES_MAX).filter_map(|host| {
+            // A name may mean nothing here.
+            (host.as_str(), *port).to_socket_addrs().ok()
+        });
+        let addresses: Vec<SocketAddr> = found.flatten().take(ADDRESSES_MAX).collect();
+        let stop = || self.interrupt.load(Ordering::Relaxed);
+        let reached = match self.proxy {
+            Some(proxy) => connect_by_proxy(proxy, &addresses, time_max, &stop),
+            None => {
+                connect_to_first(&addresses, time_max, &stop).and_then(|socket| socket.peer_addr())
+            }
+        };
+        reached.map_err(|error| {
+            let tried: Vec<String> = addresses.iter().map(|one| one.ip().to_string()).collect();
+            let tried = if tried.is_empty() { "no address".to_owned() } else { tried.join(", ") };
+            problem(
+                &format!("cannot reach {name} from here"),
+                "a way for TCP from this machine to a free port of that one",
+                &format!("{error} (tried {tried}, port {port})"),
+                "if a firewall is between that lets some ports through, name them by --port-range \
+                 FIRST-LAST",
+            )
+        })
+    }
+
+    /// Listens, and waits for the target, which is told to come.
+    fn wait_for_target(&self) -> Result<Listening, Problem> {
+        let ports = self.order.other_ways.and_then(|ways| ways.ports);
+        let listener = if self.listen == ANY_FREE_PORT {
+            ports::listen(ports)?
+        } else {
+            listen_at(self.listen).map_err(|error| {
+                let what = format!("cannot listen on {}", self.listen);
+                let hint = "wait until it is free, or ask the administrator of that machine";
+                problem(&what, "what --listen there names", &error.to_string(), hint)
+            })?
+        };
+        let (listening, mut come) = Listening::on(listener)?;
+        come.addresses = addresses_here(&come.addresses);
+        let port = come.port;
+        self.own.tell(&Answer::Listens(come))?;
+        let stop = || self.interrupt.load(Ordering::Relaxed);
+        if listening.has_come_within(WAY_WAIT_MAX, &stop) {
+            return Ok(listening);
+        }
+        let what = format!("{} cannot connect to this machine", self.order.target.name);
+        let needs = format!("a way for TCP from there to port {port} here");
+        let found = format!("no connection within {} s", WAY_WAIT_MAX.as_secs());
+        let hint = "if a firewall is between that lets some ports through, name them by \
+                    --port-range FIRST-LAST; a key for one directory lets no target come here";
+        Err(problem(&what, &needs, &found, hint))
+    }
+}
+
+fn listen_at(address: &str) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address)?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// The host of a login, as it is shown.
+pub fn host_of(login: &str) -> &str {
+    let host = login.rsplit('@').next().unwrap_or(login);
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    inner.filter(|inner| inner.parse::<IpAddr>().is_ok()).unwrap_or(host)
+}
