@@ -588,7 +588,12 @@ impl<'a> Client<'a> {
                 .map_err(|error| ConnectFailure::of_handshake(server, error))?;
             let mut messages = messages.into_iter();
             while let Some(message) = messages.next() {
-                match handshake.handle(message) {
+                let greeted = handshake.handle(message).and_then(|granted| {
+                    // An older server is told of as that, before it refuses what it cannot know.
+                    handshake.reply().map_or(Ok(()), |reply| self.check_reply(reply))?;
+                    Ok(granted)
+                });
+                match greeted {
                     Ok(None) => {}
                     Ok(Some(granted)) => {
                         // A sending server begins to offer at once.

@@ -406,14 +406,30 @@ fn private_streams_are_neither_asked_for_nor_granted_without_the_capability() {
     peer.say(hello(1, 1));
     peer.say(Message::Open(asks(&server, Direction::Push, b"")));
     assert_eq!(peer.hear_refusal().code, FaultCode::ProtectionTooLow);
-    // A server that grants it and has not said that it can.
+    // A server that grants it and has not said that it can, and one that says that it cannot, in
+    // the words of a haul that does not know what it is asked for.
     place.file(&place.source("data"), 1000);
-    let fake = FakeServer::start(&place.path("fake"), |mut peer| {
+    let grants: fn(Peer) = |mut peer| {
         let _ = peer.let_in();
         peer.hear_close();
-    });
-    let ran = place.push(&private(&words![place.source("data"), fake.url("")]));
-    ran.says(&["knows nothing of private data streams"]);
+    };
+    let refuses: fn(Peer) = |mut peer| {
+        let software = "haul 0.0.9".to_owned();
+        let reply = message::HelloReply { version: 1, software, capabilities: Vec::new() };
+        let what = "the server does not take this protection";
+        let code = FaultCode::ProtectionTooLow;
+        let refused = message::Fault::new(code, message::Side::Unknown, what);
+        peer.hear(|message| matches!(message, Message::Open(_)).then_some(())).unwrap();
+        peer.say(Message::HelloReply(reply));
+        peer.say(Message::Refused(refused.found("unknown with crc32c")));
+        peer.hear_close();
+    };
+    for (serve, software) in [(grants, "a fake server"), (refuses, "haul 0.0.9")] {
+        let fake = FakeServer::start(&place.path("fake"), serve);
+        let ran = place.push(&private(&words![place.source("data"), fake.url("")]));
+        let found = format!("{software}, which does not");
+        ran.refused(&["--protection private", "a haul there that knows", &found, "same haul"]);
+    }
 }
 
 /// A server that goes on in the clear gets nothing, and is not believed.

@@ -1,7 +1,7 @@
 //! Check of what a server granted against what it was asked for.
 
 use super::Client;
-use crate::options::digest_name;
+use crate::{name::printable, options::digest_name};
 use haul_protocol::{
     CAPABILITY_PRIVATE, CAPABILITY_RANGES, CAPABILITY_RECHECK,
     handshake::Granted,
@@ -10,6 +10,23 @@ use haul_protocol::{
 };
 
 impl Client<'_> {
+    /// Refuses a server whose greeting says that it has no private streams. An older one would
+    /// answer that it does not know what it is asked for, and nothing of its own age.
+    pub(super) fn check_reply(&self, reply: &message::HelloReply) -> Result<(), Fault> {
+        let is_private = self.open.protection == message::Protection::Private;
+        if !is_private || reply.capabilities.contains(&CAPABILITY_PRIVATE) {
+            return Ok(());
+        }
+        let what = "the server cannot take or send data under --protection private";
+        Err(Fault::new(FaultCode::Version, message::Side::Unknown, what)
+            .needs("a haul there that knows private data streams (TLS 1.3 on each)")
+            .found(format!("{}, which does not", printable(&reply.software)))
+            .hint(
+                "install the same haul version there; with --protection safe nobody on the path \
+                 can change the data unseen, and everybody there can read it",
+            ))
+    }
+
     /// Refuses a server that grants less than it was asked for: protection, or what only newer ones
     /// do.
     pub(super) fn check_granted(&self, granted: &Granted) -> Result<(), Fault> {
@@ -36,14 +53,6 @@ impl Client<'_> {
                 .needs("a server that takes one file from several runs")
                 .found("one that does not")
                 .hint("install the same haul version there, or plan with --whole-files"));
-        }
-        let is_private = self.open.protection == message::Protection::Private;
-        if is_private && !granted.capabilities.contains(&CAPABILITY_PRIVATE) {
-            let what = "the server knows nothing of private data streams";
-            return Err(Fault::new(FaultCode::Version, message::Side::Unknown, what)
-                .needs("a server that knows --protection private")
-                .found("one that does not")
-                .hint("install the same haul version on both ends"));
         }
         if opened.verify_target != self.open.verify_target {
             let what = "the server cannot read the target back";
