@@ -21,6 +21,9 @@ import java.util.concurrent.TimeUnit;
 record CommandProcess(int status, String output, String errors) {
     private static final long PATIENCE_S = 120;
 
+    /** The heap that any transfer has to do with: its files are larger, or many. */
+    private static final String HEAP = "-Xmx64m";
+
     /** Runs a command line in a directory to its end. */
     static CommandProcess run(Path directory, String... words)
             throws IOException, InterruptedException {
@@ -59,7 +62,7 @@ record CommandProcess(int status, String output, String errors) {
 
     private static ProcessBuilder builder(Path directory, String... words) {
         Path java = Path.of(System.getProperty("java.home"), "bin", "java");
-        List<String> command = new ArrayList<>(List.of(java.toString()));
+        List<String> command = new ArrayList<>(List.of(java.toString(), HEAP));
         String jar = System.getProperty("haul.jar", "");
         if (jar.isEmpty()) {
             String classes = System.getProperty("java.class.path");

@@ -10,6 +10,7 @@ import io.github.haul.client.HaulServer;
 import io.github.haul.client.HaulToken;
 import io.github.haul.client.HaulUrl;
 import java.io.IOException;
+import java.io.OutputStream;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.file.Files;
@@ -73,6 +74,27 @@ final class TransferCommandTest {
             assertTrue(push.output().contains("every span by crc32c"), push.output());
             assertFalse((push.output() + push.errors()).contains(token(server)));
         }
+    }
+
+    @Test
+    void aFileOfFiveTimesTheHeapGoesBothWays() throws Exception {
+        Path large = here.resolve("large");
+        byte[] piece = new byte[1 << 20];
+        Random random = new Random(320);
+        try (OutputStream output = Files.newOutputStream(large)) {
+            for (int pieces = 0; pieces < 320; pieces++) {
+                random.nextBytes(piece);
+                output.write(piece);
+            }
+        }
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            CommandProcess push = CommandProcess.run(here, "push", "large", server.url("there"));
+            assertEquals(0, push.status(), push.errors());
+            CommandProcess pull = CommandProcess.run(here, "pull", server.url("there"), "back");
+            assertEquals(0, pull.status(), pull.errors());
+        }
+        assertEquals(-1, Files.mismatch(large, root.resolve("there")));
+        assertEquals(-1, Files.mismatch(large, here.resolve("back")));
     }
 
     @Test
