@@ -109,6 +109,8 @@ fn breaks_and_goes_on(machines: &Machines, copy: Haul, says: &[&str], option: &s
     let ran = copy.finish();
     assert_eq!(ran.status, 1, "{ran:?}");
     ran.says(says);
+    let goes_on = ways(&ran).contains(&"with ssh -> without it");
+    assert!(!goes_on, "ssh was no part of it, or all of it: {ran:?}");
     machines.are_free();
     assert!(!machines.two.home("large").exists(), "nothing half has a name");
     let ran = machines.copy(&words![at("one", "large"), at("two", "large"), option]);
