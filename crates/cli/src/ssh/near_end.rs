@@ -403,7 +403,7 @@ impl NearEnd {
         let said = self.said.bytes();
         let login = &self.wanted.login;
         let no_answer = NoAnswer { program, login, status, why, noise, said: &said };
-        TransferError::start(no_answer.problem())
+        no_answer.error()
     }
 
     /// Finds the address by which the server can be reached, and makes the URLs.

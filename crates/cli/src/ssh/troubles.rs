@@ -8,7 +8,7 @@ use super::{
     program::{FarHaul, SshProgram},
 };
 use haul_report::printable::printable;
-use haul_transfer::Problem;
+use haul_transfer::{Problem, TransferError};
 use std::{io, net::SocketAddr, os::unix::process::ExitStatusExt, process::ExitStatus};
 
 /// Exit status of ssh(1) for its own failures.
@@ -18,6 +18,17 @@ const NOT_THERE: i32 = 127;
 const NOT_RUNNABLE: i32 = 126;
 /// Most characters of another program's output in an error.
 const SHOWN_CHARS_MAX: usize = 1000;
+
+/// Words of ssh(1) for a host key that it does not know, or another one.
+const HOST_KEY: [&str; 2] = ["Host key verification failed", "REMOTE HOST IDENT"];
+/// Words of ssh(1) for a user who is not let in.
+const DENIED: [&str; 2] = ["Permission denied", "Too many authentication failures"];
+const NO_HOST: &str = "Could not resolve hostname";
+const NO_SUBSYSTEM: &str = "subsystem request failed";
+/// Words of ssh(1) for what does not pass by itself. A name that cannot be looked up just now is
+/// told in other words than one that is not there (getaddrinfo(3)).
+const LASTING: [&str; 6] =
+    [HOST_KEY[0], HOST_KEY[1], DENIED[0], DENIED[1], "Name or service not known", NO_SUBSYSTEM];
 
 /// An ssh that ended, or was ended, before it brought an answer.
 #[derive(Debug)]
@@ -63,18 +74,32 @@ impl NoAnswer<'_> {
         }
     }
 
+    /// The error that it is: what lies between both hosts may pass, and a scheduler tries it again.
+    #[must_use]
+    pub fn error(&self) -> TransferError {
+        let of_ssh = self.status.and_then(|status| status.code()) == Some(OF_SSH);
+        if of_ssh && !LASTING.iter().any(|words| self.has_said(words)) {
+            return TransferError::Unavailable(Box::new(self.problem()));
+        }
+        TransferError::start(self.problem())
+    }
+
+    fn has_said(&self, words: &str) -> bool {
+        String::from_utf8_lossy(self.said).contains(words)
+    }
+
     fn of_ssh(&self, said: &str) -> Problem {
         let login = self.login;
-        let has = |text: &str| String::from_utf8_lossy(self.said).contains(text);
-        let (needs, hint) = if has("Host key verification failed") || has("REMOTE HOST IDENT") {
+        let has = |words: &[&str]| words.iter().any(|words| self.has_said(words));
+        let (needs, hint) = if has(&HOST_KEY) {
             let needs = "a host key that ssh knows and that is still the same";
             (needs, format!("look at the key once with `ssh {}` at a terminal", login.word()))
-        } else if has("Permission denied") || has("Too many authentication failures") {
+        } else if has(&DENIED) {
             let needs = "a key, an agent or a password that the other side takes";
             (needs, format!("`ssh -v {}` shows which keys were offered", login.word()))
-        } else if has("Could not resolve hostname") {
+        } else if has(&[NO_HOST]) {
             ("a host name that leads somewhere", "a local file is written ./NAME".to_owned())
-        } else if has("subsystem request failed") {
+        } else if has(&[NO_SUBSYSTEM]) {
             let needs = "a line `Subsystem NAME /path/to/haul serve --over-ssh` in its sshd_config";
             (needs, "add it there, or leave out --remote-haul".to_owned())
         } else {
@@ -183,6 +208,11 @@ mod tests {
     use std::ffi::OsStr;
 
     fn words(status: Option<i32>, why: FrameError, noise: &str, said: &str) -> String {
+        let error = error(status, why, noise, said);
+        error.problem().to_string()
+    }
+
+    fn error(status: Option<i32>, why: FrameError, noise: &str, said: &str) -> TransferError {
         let place = crate::ssh::login::parse(OsStr::new("ann@dtn1:x")).unwrap().unwrap();
         let program = SshProgram::new("ssh", "haul").unwrap();
         let no_answer = NoAnswer {
@@ -193,7 +223,31 @@ mod tests {
             noise: noise.as_bytes(),
             said: said.as_bytes(),
         };
-        no_answer.problem().to_string()
+        no_answer.error()
+    }
+
+    #[test]
+    fn what_lies_between_both_hosts_may_pass_and_what_ssh_refuses_does_not() {
+        let refused = "ssh: connect to host dtn1 port 22: Connection refused\n";
+        let dropped = "kex_exchange_identification: Connection closed by remote host\n";
+        let looked_up =
+            "ssh: Could not resolve hostname dtn1: Temporary failure in name resolution";
+        let none = "ssh: Could not resolve hostname dtn1: Name or service not known\n";
+        for (status, said, may_pass) in [
+            (255, refused, true),
+            (255, dropped, true),
+            (255, looked_up, true),
+            (255, none, false),
+            (255, "ann@dtn1: Permission denied (publickey).\n", false),
+            (255, "Host key verification failed.\n", false),
+            (255, "subsystem request failed on channel 0\n", false),
+            (127, "bash: line 1: haul: command not found\n", false),
+            (2, refused, false),
+        ] {
+            let error = error(Some(status), FrameError::Ended, "", said);
+            let is = matches!(error, TransferError::Unavailable(_));
+            assert_eq!(is, may_pass, "{status} {said}");
+        }
     }
 
     #[test]

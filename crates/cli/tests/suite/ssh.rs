@@ -164,6 +164,13 @@ fn a_key_that_is_refused_and_a_host_that_is_unknown_are_told() {
     sshd.configure_ssh("Host gone\nHostName no-such-host.invalid");
     let ran = sshd.run(&place, &words!["ls", "gone:"]);
     ran.refused(&["ssh to gone failed", "could not resolve", "./NAME"]);
+    // A scheduler tries again what an sshd that is away has stopped, and no more.
+    place.tree(&place.source("tree"), 1, 3);
+    sshd.configure_ssh("Host away\nHostName 127.0.0.1\nPort 1");
+    for (target, status) in [("away:x", 1), ("far:x", 2)] {
+        let ran = sshd.run(&place, &words!["push", place.source("tree"), target, "--part", "1/2"]);
+        assert_eq!(ran.status, status, "{ran:?}");
+    }
     drop(sshd);
 }
 
