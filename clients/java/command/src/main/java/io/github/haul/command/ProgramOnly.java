@@ -7,6 +7,7 @@ import org.jspecify.annotations.Nullable;
 
 /** Options of the program {@code haul} that this client does not have, and says so by name. */
 final class ProgramOnly {
+    private static final String COPY_OVER_SSH = "copy to and from user@host:path over ssh";
     private static final Map<String, String> OPTIONS = new LinkedHashMap<>();
 
     static {
@@ -37,6 +38,22 @@ final class ProgramOnly {
         OPTIONS.put("--watch", "send what appears in a directory");
         OPTIONS.put("--watch-for", "send what appears in a directory");
         OPTIONS.put("--idle", "send a file while it is written");
+        OPTIONS.put("--part", "move one part of the files by each of several machines");
+        OPTIONS.put("--plan", "move one shard of a plan");
+        OPTIONS.put("--shard", "move one shard of a plan");
+        OPTIONS.put("--signal", "end by another signal as by SIGTERM");
+        OPTIONS.put("--rekey-after", "replace a private stream by one with another key");
+        OPTIONS.put("--bind", "choose addresses and interfaces of this host");
+        OPTIONS.put("--proxy", "go by a proxy");
+        OPTIONS.put("--dscp", "mark packets with a class");
+        OPTIONS.put("--scitag", "mark flows with experiment and activity");
+        OPTIONS.put("--firefly", "tell collectors of each stream");
+        OPTIONS.put("--ssh", COPY_OVER_SSH);
+        OPTIONS.put("--remote-haul", COPY_OVER_SSH);
+        OPTIONS.put("--install-remote", COPY_OVER_SSH);
+        OPTIONS.put("--port-range", COPY_OVER_SSH);
+        OPTIONS.put("--reverse", COPY_OVER_SSH);
+        OPTIONS.put("--through-ssh", COPY_OVER_SSH);
     }
 
     private ProgramOnly() {}

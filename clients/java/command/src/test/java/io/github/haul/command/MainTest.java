@@ -16,7 +16,10 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.List;
+import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -95,6 +98,26 @@ final class MainTest {
                         .startsWith("haul: the JVM client cannot take " + name + ". The program"),
                 refused.errors());
         assertTrue(refused.output().contains("\"event\":\"error\""));
+    }
+
+    @ParameterizedTest
+    @ValueSource(strings = {"push", "pull"})
+    void eachOptionOfTheProgramIsTakenOrRefusedByName(String command) throws Exception {
+        String program = System.getProperty("haul.program", "");
+        assumeTrue(!program.isEmpty());
+        String help = ProgramRun.of(List.of(program, command, "--help"), Map.of()).said();
+        List<String> options =
+                Pattern.compile("(?m)^ +(?:-\\w, )?(--[a-z0-9-]+)")
+                        .matcher(help)
+                        .results()
+                        .map(found -> found.group(1))
+                        .distinct()
+                        .toList();
+        assertTrue(options.containsAll(List.of("--from0", "--streams", "--part")), help);
+        for (String option : options) {
+            String errors = run(command, "a", "haul://h/", option).errors();
+            assertFalse(errors.contains("Unknown option"), errors);
+        }
     }
 
     @Test
