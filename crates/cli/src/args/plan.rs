@@ -12,11 +12,7 @@ use haul_transfer::{
     EarlierPlan, Fleet, LargeFiles, Plan, PlanRequest, Problem, SHARDS_MAX, STRIPE_UNIT_BYTES,
     Selection, ShardSize, ShardState, Shards, internals::parse_size,
 };
-use std::{
-    ffi::OsString,
-    os::unix::ffi::OsStringExt,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 
 /// Cuts a directory into shards that many machines move
 ///
@@ -62,9 +58,9 @@ pub struct LowPlan {
     ///
     /// Source, targets and patterns are those of the earlier plan. A name is left out if it has the
     /// same size and time of modification as then, and a run has ended with its shard done; the
-    /// reports of the runs tell.
+    /// reports of the runs tell. After several plans name all of them, the oldest first.
     #[arg(long, value_name = "EARLIER-PLAN")]
-    pub again: Option<PathBuf>,
+    pub again: Vec<PathBuf>,
     /// The directory to write, outside of SOURCE, where every run can read it
     #[arg(long, value_name = "PLAN", required_unless_present = "simulate")]
     pub out: Option<PathBuf>,
@@ -130,15 +126,15 @@ impl LowPlan {
     /// # Errors
     /// If a target is none, or words are missing or too many for what is wanted.
     pub fn checked(&self) -> Result<PlanWanted, Problem> {
-        match (&self.words[..], &self.again, &self.simulate) {
-            ([], Some(earlier), _) => self.again(earlier).map(PlanWanted::New),
-            (_, Some(_), _) => {
+        match (&self.words[..], &self.again[..], &self.simulate) {
+            ([], [_, ..], _) => self.again().map(PlanWanted::New),
+            (_, [_, ..], _) => {
                 let needs = "no SOURCE and no URL: they are those of the earlier plan";
                 let hint = "haul plan --again EARLIER-PLAN --shards 16 --out PLAN";
                 Err(usage_problem("cannot take --again", needs, "more words", hint))
             }
-            ([plan], None, Some(_)) => self.existing(plan).map(PlanWanted::Existing),
-            ([source, targets @ ..], None, _) if !targets.is_empty() => {
+            ([plan], [], Some(_)) => self.existing(plan).map(PlanWanted::Existing),
+            ([source, targets @ ..], [], _) if !targets.is_empty() => {
                 self.new_plan(source, targets).map(PlanWanted::New)
             }
             _ => Err(usage_problem(
@@ -150,23 +146,37 @@ impl LowPlan {
         }
     }
 
-    /// A plan of what differs from an earlier one.
-    fn again(&self, earlier: &Path) -> Result<Box<PlanRequest>, Problem> {
+    /// A plan of what differs from earlier ones.
+    fn again(&self) -> Result<Box<PlanRequest>, Problem> {
         if !self.rules.0.is_empty() {
             let needs = "the patterns of the earlier plan";
             let hint = "leave them out, or make a new plan without --again";
             let found = "--include or --exclude";
             return Err(usage_problem("cannot take --again", needs, found, hint));
         }
-        let plan = Plan::open(earlier)?;
+        let plans: Vec<Plan> =
+            self.again.iter().map(|place| Plan::open(place)).collect::<Result<_, _>>()?;
+        let first = &plans[0];
+        let is_alike = |plan: &Plan| {
+            (&plan.source, &plan.targets, &plan.rules)
+                == (&first.source, &first.targets, &first.rules)
+        };
+        if let Some(other) = plans.iter().find(|plan| !is_alike(plan)) {
+            let needs = "plans of one source, to the same targets, by the same patterns";
+            let found = format!("others in {}", other.place().display());
+            let hint = "name each plan that was made by --again of the first, the oldest first";
+            return Err(usage_problem("cannot take --again", needs, &found, hint));
+        }
         let mut selection = Selection::default();
-        selection.rules.clone_from(&plan.rules);
-        let source = PathBuf::from(OsString::from_vec(plan.source.0.clone()));
-        let mut request = self.request(source, plan.targets.clone(), selection)?;
-        let fleet = Fleet::read(&plan)?;
-        let done = fleet.shards.iter().filter(|shard| shard.state == ShardState::Done);
-        let done = done.map(|shard| shard.number).collect();
-        request.again = Some(EarlierPlan { plan, done });
+        selection.rules.clone_from(&first.rules);
+        let source = PathBuf::from(OsString::from_vec(first.source.0.clone()));
+        let mut request = self.request(source, first.targets.clone(), selection)?;
+        for plan in plans {
+            let fleet = Fleet::read(&plan)?;
+            let done = fleet.shards.iter().filter(|shard| shard.state == ShardState::Done);
+            let done = done.map(|shard| shard.number).collect();
+            request.again.push(EarlierPlan { plan, done });
+        }
         Ok(request)
     }
 
@@ -237,7 +247,7 @@ impl LowPlan {
         let is_cut = !self.whole_files && (targets.len() == 1 || self.shared_target);
         let stripe_bytes = self.stripe_size;
         let large_files = if is_cut { LargeFiles::Cut { stripe_bytes } } else { LargeFiles::Whole };
-        let again = None;
+        let again = Vec::new();
         Ok(Box::new(PlanRequest { source, targets, shards, selection, large_files, place, again }))
     }
 }

@@ -213,10 +213,44 @@ fn what_differs_from_an_earlier_plan_is_planned_and_no_more() {
     assert!(
         !names(&place.root("tree")).unwrap().iter().any(|it| it.to_string_lossy().contains("tmp"))
     );
-    // A plan of what is left of a plan of what had changed.
-    touch(&source("d1/f1"));
-    again(&place, "changed", "third", &words!["--shards", "1"]);
-    assert!(planned(&place, "third").contains(&"d1/f1".to_owned()));
+    let words = words!["--again", place.path("changed"), "--shards", "1"];
+    let ran = again(&place, "plan", "nothing", &words);
+    assert_eq!(ran.named("plan")[0]["files"], 0, "{ran:?}");
+}
+
+/// A file has the size and the time again that it had in the first of two plans: the target has
+/// what the second brought.
+#[test]
+fn of_several_plans_that_have_a_name_the_last_counts() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of_eight(&place);
+    let words = words!["plan", place.source("tree"), server.url(""), "--shards", "1"];
+    let words = [words, words!["--out", place.path("plan")]].concat();
+    assert_eq!(place.run(&words).status, 0);
+    push(&place, "plan", 1).finish().ok();
+    let path = place.source("tree/d1/f1");
+    let (first, time) =
+        (fs::read(&path).unwrap(), fs::metadata(&path).unwrap().modified().unwrap());
+    fs::write(&path, vec![7; first.len()]).unwrap();
+    touch(&path);
+    again(&place, "plan", "second", &words!["--shards", "1"]);
+    push(&place, "second", 1).finish().ok();
+    fs::write(&path, &first).unwrap();
+    fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+    let both = words!["--again", place.path("second"), "--shards", "1"];
+    again(&place, "plan", "third", &both);
+    assert_eq!(planned(&place, "third"), ["d1/f1"]);
+    push(&place, "third", 1).finish().ok();
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    // Plans of two sources are none of one another.
+    place.tree(&place.source("other"), 1, 2);
+    let words = words!["plan", place.source("other"), server.url(""), "--shards", "1"];
+    let words = [words, words!["--out", place.path("other")]].concat();
+    assert_eq!(place.run(&words).status, 0);
+    let plans = words!["plan", "--again", place.path("plan"), "--again", place.path("other")];
+    let rest = words!["--out", place.path("new"), "--shards", "1", "--json"];
+    Haul::start(place.command(&[plans, rest].concat())).finish().refused(&["one source"]);
 }
 
 #[test]

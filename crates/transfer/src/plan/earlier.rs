@@ -1,7 +1,8 @@
-//! An earlier plan of the same source, beside which only what differs is planned again.
+//! Earlier plans of the same source, beside which only what differs is planned again.
 //!
 //! Each shard has its lines in the order of a walk, so all shards together are merged while the
-//! source is walked, in the memory of a line for each.
+//! source is walked, in the memory of a line for each. Of a name that several plans have, the last
+//! of them counts: an earlier one knows what was at the target before.
 
 use super::{
     line::{Line, LineRange},
@@ -12,6 +13,7 @@ use crate::{packed_names::in_walk_order, problem::Problem};
 use std::{
     cmp::{Ordering, Reverse},
     collections::{BTreeSet, BinaryHeap},
+    path::PathBuf,
 };
 
 /// An earlier plan of a source, and how far it was run.
@@ -23,7 +25,7 @@ pub struct EarlierPlan {
     pub done: BTreeSet<u32>,
 }
 
-/// Names of an earlier plan, in the order of a walk.
+/// Names of earlier plans, in the order of a walk.
 #[derive(Debug)]
 pub(super) struct Earlier {
     shards: Vec<Reading>,
@@ -38,7 +40,9 @@ pub(super) struct Earlier {
 #[derive(Debug)]
 struct Reading {
     lines: Lines,
-    number: u32,
+    path: PathBuf,
+    /// Number of the plan among all.
+    plan: usize,
     /// Whether a run has moved the shard.
     is_done: bool,
 }
@@ -51,20 +55,23 @@ struct Next {
 }
 
 impl Earlier {
-    /// Opens all shards of a plan.
+    /// Opens all shards of all plans, the oldest first.
     ///
     /// # Errors
     /// If a shard cannot be read.
-    pub fn open(EarlierPlan { plan, done }: &EarlierPlan) -> Result<Self, Problem> {
+    pub fn open(plans: &[EarlierPlan]) -> Result<Self, Problem> {
         let mut shards = Vec::new();
-        for number in 1..=plan.shards {
-            let (lines, is_done) = (Lines::open(plan, number)?, done.contains(&number));
-            shards.push(Reading { lines, number, is_done });
+        for (EarlierPlan { plan, done }, index) in plans.iter().zip(0..) {
+            for number in 1..=plan.shards {
+                let (lines, is_done) = (Lines::open(plan, number)?, done.contains(&number));
+                let path = shard_path(plan.place(), number);
+                shards.push(Reading { lines, path, plan: index, is_done });
+            }
         }
         let next = BinaryHeap::with_capacity(shards.len());
         let mut this = Self { shards, next, unchanged: 0, gone: 0 };
         for shard in 0..this.shards.len() {
-            this.read_on(plan, shard, None)?;
+            this.read_on(shard, None)?;
         }
         Ok(this)
     }
@@ -74,33 +81,40 @@ impl Earlier {
     ///
     /// # Errors
     /// If a shard is not as `haul plan` has written it.
-    pub fn has(&mut self, plan: &Plan, line: &Line) -> Result<bool, Problem> {
-        self.pass(plan, &line.path.0)?;
-        let (mut found, mut is_same) = (false, true);
-        while let Some(next) = self.take(plan, |path| path == line.path.0)? {
-            found = true;
-            is_same &= next.is_same(line) && self.shards[next.shard].is_done;
+    pub fn has(&mut self, line: &Line) -> Result<bool, Problem> {
+        self.pass(&line.path.0)?;
+        // Of which plan, and whether all of its lines are as the name is now, and moved.
+        let mut last: Option<(usize, bool)> = None;
+        while let Some(next) = self.take(|path| path == line.path.0)? {
+            let Reading { plan, is_done, .. } = self.shards[next.shard];
+            let is_same = next.is_same(line) && is_done;
+            // Shards are in the order of their plans, and so are the lines of one name.
+            last = match last {
+                Some((of, all)) if of == plan => Some((plan, all && is_same)),
+                _ => Some((plan, is_same)),
+            };
         }
-        self.unchanged += u64::from(found && is_same);
-        Ok(found && is_same)
+        let has = last.is_some_and(|(_, is_same)| is_same);
+        self.unchanged += u64::from(has);
+        Ok(has)
     }
 
     /// Takes all that is left as gone.
     ///
     /// # Errors
     /// If a shard is not as `haul plan` has written it.
-    pub fn finish(&mut self, plan: &Plan) -> Result<(), Problem> {
-        self.pass_while(plan, |_| true)
+    pub fn finish(&mut self) -> Result<(), Problem> {
+        self.pass_while(|_| true)
     }
 
     /// Passes the names before this one, which the source does not have.
-    fn pass(&mut self, plan: &Plan, path: &[u8]) -> Result<(), Problem> {
-        self.pass_while(plan, |next| in_walk_order(next, path) == Ordering::Less)
+    fn pass(&mut self, path: &[u8]) -> Result<(), Problem> {
+        self.pass_while(|next| in_walk_order(next, path) == Ordering::Less)
     }
 
-    fn pass_while(&mut self, plan: &Plan, fits: impl Fn(&[u8]) -> bool) -> Result<(), Problem> {
+    fn pass_while(&mut self, fits: impl Fn(&[u8]) -> bool) -> Result<(), Problem> {
         let mut last: Option<Vec<u8>> = None;
-        while let Some(Next { line, .. }) = self.take(plan, &fits)? {
+        while let Some(Next { line, .. }) = self.take(&fits)? {
             // The ranges of a file are one name.
             self.gone += u64::from(last.as_ref() != Some(&line.path.0));
             last = Some(line.path.0);
@@ -109,21 +123,21 @@ impl Earlier {
     }
 
     /// Takes the next line, if its path fits.
-    fn take(&mut self, plan: &Plan, fits: impl Fn(&[u8]) -> bool) -> Result<Option<Next>, Problem> {
+    fn take(&mut self, fits: impl Fn(&[u8]) -> bool) -> Result<Option<Next>, Problem> {
         if !self.next.peek().is_some_and(|Reverse(next)| fits(&next.line.path.0)) {
             return Ok(None);
         }
         let Some(Reverse(next)) = self.next.pop() else { return Ok(None) };
-        self.read_on(plan, next.shard, Some(&next.line.path.0))?;
+        self.read_on(next.shard, Some(&next.line.path.0))?;
         Ok(Some(next))
     }
 
     /// Reads the next line of a shard, behind the one of this path.
-    fn read_on(&mut self, plan: &Plan, shard: usize, behind: Option<&[u8]>) -> Result<(), Problem> {
+    fn read_on(&mut self, shard: usize, behind: Option<&[u8]>) -> Result<(), Problem> {
         let reading = &mut self.shards[shard];
         let Some(line) = reading.lines.next()? else { return Ok(()) };
         if behind.is_some_and(|last| in_walk_order(last, &line.path.0) == Ordering::Greater) {
-            let refused = refused_by(&shard_path(plan.place(), reading.number));
+            let refused = refused_by(&reading.path);
             return Err(refused(&format!("{}, which is not in the order of a walk", line.path)));
         }
         self.next.push(Reverse(Next { line, shard }));

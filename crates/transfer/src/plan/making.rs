@@ -50,8 +50,9 @@ pub struct PlanRequest {
     pub large_files: LargeFiles,
     /// Directory of the plan, which is made where it is not there.
     pub place: PathBuf,
-    /// An earlier plan of the source: what its runs have moved, and is as it was, is left out.
-    pub again: Option<EarlierPlan>,
+    /// Earlier plans of the source, the oldest first: what their runs have moved, and is as it was
+    /// then, is left out.
+    pub again: Vec<EarlierPlan>,
 }
 
 /// Number of the shards of a plan, or their size.
@@ -137,8 +138,9 @@ fn walk(
     let matcher = request.selection.compile().map_err(TransferError::start)?;
     let names = request.selection.names.clone();
     let options = WalkOptions { matcher: Some(matcher), names, ..WalkOptions::default() };
-    let earlier = request.again.as_ref().map(|again| Ok((&again.plan, Earlier::open(again)?)));
-    let earlier = earlier.transpose().map_err(TransferError::start)?;
+    let again = Some(&request.again).filter(|plans| !plans.is_empty());
+    let earlier = again.map(|plans| Earlier::open(plans)).transpose();
+    let earlier = earlier.map_err(TransferError::start)?;
     let mut listing = Listing { sink, written, earlier, empty: None, ending: Ending::default() };
     let source = SourceSpec::Path(request.source.as_os_str().to_owned());
     for listed in walk_named(&[source], options) {
@@ -249,7 +251,7 @@ impl Sink for Gathered {
 struct Listing<'a> {
     sink: &'a mut dyn Sink,
     written: &'a dyn Fn(io::Error) -> Problem,
-    earlier: Option<(&'a Plan, Earlier)>,
+    earlier: Option<Earlier>,
     /// A directory of which nothing below has come yet.
     empty: Option<Line>,
     ending: Ending,
@@ -293,8 +295,8 @@ impl Listing<'_> {
     }
 
     fn write(&mut self, line: &Line) -> Result<(), Problem> {
-        if let Some((plan, earlier)) = &mut self.earlier
-            && earlier.has(plan, line)?
+        if let Some(earlier) = &mut self.earlier
+            && earlier.has(line)?
         {
             return Ok(());
         }
@@ -305,8 +307,8 @@ impl Listing<'_> {
         if let Some(empty) = self.empty.take() {
             self.write(&empty)?;
         }
-        if let Some((plan, earlier)) = &mut self.earlier {
-            earlier.finish(plan)?;
+        if let Some(earlier) = &mut self.earlier {
+            earlier.finish()?;
             self.ending.unchanged_and_gone = Some((earlier.unchanged, earlier.gone));
         }
         Ok(self.ending)
