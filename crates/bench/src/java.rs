@@ -3,7 +3,9 @@
 use crate::{
     BenchError, Caller, host_facts,
     requests::BenchJava,
-    studies::efficient_transfer::{FILE_TIMES, JAVA_TIMES, MeasuredTime, judge_java_times},
+    studies::efficient_transfer::{
+        FILE_TIMES, JAVA_TIMES, MeasuredTime, judge_java_times, ratio_chart,
+    },
     workshop::Workshop,
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -166,6 +168,7 @@ fn figure(line: &BenchLine) -> StudyFigure {
              away."
                 .to_owned(),
         ],
+        charts: vec![ratio_chart("transferTo()", &times)],
         tables: vec![table],
         ..Section::default()
     };
@@ -206,6 +209,9 @@ mod tests {
             assert!(table.contains(cell), "{cell}: {table}");
         }
         assert_eq!(figure.section.tables[0].rows.len(), 1);
+        let chart = &figure.section.charts[0];
+        assert!(chart.contains("How many times transferTo() is as fast"), "{chart}");
+        assert!(chart.contains("2.5") && chart.contains("7 MB"), "{chart}");
         assert!(table.contains("2 times into its own memory"), "{table}");
         assert_eq!(judged(20.0).judgement.verdict, DidNotComeOut);
     }

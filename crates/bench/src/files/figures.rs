@@ -21,7 +21,7 @@ use crate::{
     },
 };
 use haul_report::{
-    chart::{Across, Bar, BarValue, Line, bars, lines},
+    chart::{Across, Line, lines},
     html_page::Section,
     spread::Spread,
     study_figure::{Judgement, StudyFigure},
@@ -63,14 +63,7 @@ fn times(found: &Found) -> StudyFigure {
         })
     });
     let measured: Vec<MeasuredTime> = measured.collect();
-    let drawn = measured.iter().map(|time| {
-        let ours = time.traditional_ms / time.zero_copy_ms;
-        let theirs = f64::from(time.file.traditional_ms) / f64::from(time.file.zero_copy_ms);
-        let values = [ours, theirs].map(|value| Some(BarValue::from(value))).into();
-        Bar { label: time.file.name.to_owned(), values }
-    });
-    let drawn: Vec<Bar> = drawn.collect();
-    let chart = bars("How many times sendfile is as fast", "ratio", &["ours", "theirs"], &drawn);
+    let chart = efficient_transfer::ratio_chart("sendfile", &measured);
     let section = Section {
         words: vec![
             "Traditional: read 4 KiB, send 4 KiB. Zero-copy: sendfile(2), which is what the JVM's \

@@ -1,7 +1,10 @@
 //! Tables of Palaniappan and Nagaraja's study of transferTo(), and what decides if they came out.
 
 use super::{Figure, MeasuredBy, Study, missing};
-use haul_report::study_figure::{Judgement, StudyName};
+use haul_report::{
+    chart::{Bar, BarValue, bars},
+    study_figure::{Judgement, StudyName},
+};
 
 /// Palaniappan and Nagaraja, "Efficient data transfer through zero copy", IBM developerWorks.
 pub const EFFICIENT_TRANSFER: &str =
@@ -96,6 +99,19 @@ pub struct MeasuredTime {
 #[must_use]
 pub fn saved_percent(traditional_ms: f64, zero_copy_ms: f64) -> f64 {
     100.0 * (1.0 - zero_copy_ms / traditional_ms)
+}
+
+/// Chart of how many times the other way, called `way`, is as fast: ours beside theirs.
+#[must_use]
+pub fn ratio_chart(way: &str, ours: &[MeasuredTime]) -> String {
+    let drawn = ours.iter().map(|time| {
+        let ours = time.traditional_ms / time.zero_copy_ms;
+        let theirs = f64::from(time.file.traditional_ms) / f64::from(time.file.zero_copy_ms);
+        let values = [ours, theirs].map(|value| Some(BarValue::from(value))).into();
+        Bar { label: time.file.name.to_owned(), values }
+    });
+    let drawn: Vec<Bar> = drawn.collect();
+    bars(&format!("How many times {way} is as fast"), "ratio", &["ours", "theirs"], &drawn)
 }
 
 /// Judges table 1 by the files that were measured; `because` is the reason why one is missing.
