@@ -16,6 +16,10 @@ machines=${2:-:}
 runs_on_each=2
 tries_max=5
 
+if grep -q '"growing"' "$plan/plan.json"; then
+    echo "The plan is not whole: start this when haul plan has ended." >&2
+    exit 2
+fi
 log=$plan.joblog
 shards=("$plan"/shard-*.jsonl)
 count=${#shards[@]}

@@ -12,6 +12,7 @@ mod growing;
 mod line;
 mod making;
 mod plan_file;
+mod rules;
 mod shard;
 mod waiting;
 

@@ -26,7 +26,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 ///
 /// With --shard-size in place of --shards the plan grows while its shards are run: each shard is
 /// there when it is full, and a run waits for its shard until it is there. Start as many runs as
-/// there may be shards; those whose shard never comes end at once, with all done.
+/// there may be shards: those whose shard never comes end with all done when the plan is whole.
 ///
 /// With --again it plans what differs from an earlier plan of the same source and targets: what is
 /// new or has another size or time, and what no run has moved yet.
@@ -167,11 +167,27 @@ impl LowPlan {
             let hint = "name each plan that was made by --again of the first, the oldest first";
             return Err(usage_problem("cannot take --again", needs, &found, hint));
         }
+        let Some(rules) = first.rules.clone() else {
+            let needs = "a plan that tells by which patterns its names were chosen";
+            let found = "one by an earlier haul or another tool";
+            let hint = "make a new plan of the source, without --again";
+            return Err(usage_problem("cannot take --again", needs, found, hint));
+        };
         let mut selection = Selection::default();
-        selection.rules.clone_from(&first.rules);
+        selection.rules = rules;
         let source = PathBuf::from(OsString::from_vec(first.source.0.clone()));
         let mut request = self.request(source, first.targets.clone(), selection)?;
         for plan in plans {
+            if plan.is_being_made()? {
+                let what = format!("cannot take --again {}", plan.place().display());
+                let hint = "wait until `haul plan` has ended there";
+                return Err(usage_problem(
+                    &what,
+                    "a plan that grows no more",
+                    "one that does",
+                    hint,
+                ));
+            }
             let fleet = Fleet::read(&plan)?;
             let done = fleet.shards.iter().filter(|shard| shard.state == ShardState::Done);
             let done = done.map(|shard| shard.number).collect();

@@ -55,6 +55,8 @@ pub struct LowPush {
     #[arg(long, value_name = "PLAN", requires = "shard")]
     #[arg(conflicts_with_all = ["words", "files_from", "part", "include", "exclude", "delete"])]
     #[arg(conflicts_with_all = ["watch", "follow", "move_sources"])]
+    // A shard would count as done without what they leave out.
+    #[arg(conflicts_with_all = ["min_size", "max_size", "min_age", "max_age"])]
     pub plan: Option<PathBuf>,
     /// Number of the shard, from 1: K, K/N, or auto, to take it from the scheduler as --part does
     #[arg(long, value_name = "K", requires = "plan", value_parser = parse_shard)]
@@ -315,7 +317,7 @@ impl LowPush {
     }
 
     fn checked_shard(&self, plan: Plan, asked: AskedShard) -> Result<CheckedPush, Problem> {
-        if let Some(count) = asked.count.filter(|count| *count != plan.shards) {
+        if let Some(count) = asked.count.filter(|count| !plan.is_run_by(*count)) {
             let what = format!("cannot take shard {}/{count}", asked.number);
             let needs = format!("the {} shards of the plan", plan.shards);
             let hint = "start as many runs as the plan has shards";

@@ -110,7 +110,8 @@ fn text(made: &Made, how_to_run: &str) -> String {
         text.push_str(&format!("\nunchanged since the earlier plan, and not in this: {unchanged}"));
         if gone > 0 {
             let gone = units::count(gone, "name");
-            text.push_str(&format!("\ngone from the source, and still at the target: {gone}"));
+            let or = if made.failed.is_empty() { "" } else { ", or could not be listed" };
+            text.push_str(&format!("\ngone from the source{or}, and still at the target: {gone}"));
         }
     }
     if !made.failed.is_empty() {

@@ -20,8 +20,8 @@ use serde_json::json;
 /// # Errors
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
-    let mut checked = low.checked(plan(low)?)?;
     let interrupt = interrupt::on_signals_and(low.transfer.signal)?;
+    let mut checked = low.checked(plan(low, &interrupt)?)?;
     let mut log = Kept::begin(checked.shard.take());
     let shown = push(low, checked, &interrupt, &mut log);
     let shown = if low.is_one_of_many() { shown.map_err(Failure::of_one_of_many) } else { shown };
@@ -29,11 +29,10 @@ pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
     shown
 }
 
-/// The plan whose shard is to be moved, once the shard is there. A signal ends the wait at once:
-/// nothing was begun.
-fn plan(low: &LowPush) -> Result<Option<Plan>, Failure> {
+/// The plan whose shard is to be moved, once the shard is there.
+fn plan(low: &LowPush, interrupt: &Interrupt) -> Result<Option<Plan>, Failure> {
     let Some((place, number)) = low.planned() else { return Ok(None) };
-    let plan = Plan::open_for(place, number, &mut |plan| {
+    let plan = Plan::open_for(place, number, interrupt, &mut |plan| {
         if low.transfer.json {
             let shards = plan.shards;
             ui::json::print(&json!({ "event": "waiting", "shard": number, "shards": shards }));

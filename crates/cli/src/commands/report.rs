@@ -35,7 +35,7 @@ pub fn run(low: &LowReport) -> Result<ExitStatus, Failure> {
             Failure { status: ExitStatus::SomeFailed, ..Failure::from(problem) }
         })?;
     }
-    let is_whole = plan.growing.is_none();
+    let is_whole = plan.growing.is_none() && plan.failed == 0;
     let all_done = is_whole && fleet.count(ShardState::Done) == fleet.shards.len();
     Ok(if all_done { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
 }

@@ -27,8 +27,17 @@ const NO_HOST: &str = "Could not resolve hostname";
 const NO_SUBSYSTEM: &str = "subsystem request failed";
 /// Words of ssh(1) for what does not pass by itself. A name that cannot be looked up just now is
 /// told in other words than one that is not there (getaddrinfo(3)).
-const LASTING: [&str; 6] =
-    [HOST_KEY[0], HOST_KEY[1], DENIED[0], DENIED[1], "Name or service not known", NO_SUBSYSTEM];
+const LASTING: [&str; 9] = [
+    HOST_KEY[0],
+    HOST_KEY[1],
+    DENIED[0],
+    DENIED[1],
+    NO_SUBSYSTEM,
+    "Name or service not known",
+    "Bad configuration option",
+    "Bad owner or permissions",
+    "no matching",
+];
 
 /// An ssh that ended, or was ended, before it brought an answer.
 #[derive(Debug)]

@@ -85,13 +85,23 @@ fn the_first_shards_run_while_the_plan_is_made_and_a_run_waits_for_a_later_one()
     let Some(planner) = slow_planner(&place, &words) else { return };
     wait_for_shards(&place, 1);
     let waiting = push(&place, "plan", 8);
-    let none = push(&place, "plan", 30);
+    // Of runs whose number was said before that of the shards was known.
+    let of_thirty =
+        |shard: &str| place.start(&words!["push", "--plan", place.path("plan"), "--shard", shard]);
+    let none = of_thirty("30/30");
+    let ended = push(&place, "plan", 7);
+    ended.wait_for_count("waiting", 1);
+    ended.signal(Signal::TERM);
+    assert_eq!(ended.finish().status, 1, "it is to be run again");
     assert_eq!(push(&place, "plan", 1).finish().ok()["files"]["done"], 6);
     let (status, fleet) = report(&place, "plan");
     assert_eq!((status, &fleet["whole"]), (1, &false.into()), "{fleet}");
     assert!(plan_of(&place, "plan")["growing"].is_object(), "it was not run meanwhile");
     let simulated = words!["plan", place.path("plan"), "--simulate", "nodes=1,nic=1Gbit", "--json"];
     Haul::start(place.command(&simulated)).finish().refused(&["not whole", "so far"]);
+    let again = words!["plan", "--again", place.path("plan"), "--out", place.path("new")];
+    let again = [again, words!["--shards", "1", "--json"]].concat();
+    Haul::start(place.command(&again)).finish().refused(&["--again", "grows no more"]);
     let ran = planner.finish();
     assert_eq!(ran.status, 0, "{ran:?}");
     assert_eq!((ran.named("shard").len(), &ran.named("plan")[0]["files"]), (8, &48.into()));
@@ -110,6 +120,45 @@ fn the_first_shards_run_while_the_plan_is_made_and_a_run_waits_for_a_later_one()
     assert_eq!((status, &fleet["whole"], &fleet["states"]["done"]), (0, &true.into(), &8.into()));
     assert_eq!(fleet["files"], 48);
     push(&place, "plan", 5000).finish().refused(&["no such shard"]);
+    of_thirty("2/7").finish().refused(&["2/7", "8 shards"]);
+    assert_eq!(of_thirty("2/8").finish().ok()["files"]["skipped"], 6);
+    // As where a directory could not be listed.
+    let file = place.path("plan/plan.json");
+    let plan = fs::read_to_string(&file).unwrap().replacen('{', "{\"failed\":2,", 1);
+    fs::write(&file, plan).unwrap();
+    let (status, fleet) = report(&place, "plan");
+    assert_eq!((status, &fleet["not_planned"]), (1, &2.into()), "{fleet}");
+    let limits = words!["push", "--plan", place.path("plan"), "--shard", "1", "--json"];
+    for limit in ["--min-age=1h", "--max-age=1h", "--min-size=9", "--max-size=9"] {
+        let words = [limits.clone(), words![limit]].concat();
+        Haul::start(place.command(&words)).finish().refused(&["cannot be used with"]);
+    }
+}
+
+/// The last range of a file was in the shard that was not full.
+#[test]
+fn a_file_of_which_a_given_up_plan_lacks_a_range_is_planned_again() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("tree/a"), (6 << 20) + 100_000);
+    tree_of_eight(&place);
+    let words = words!["plan", place.source("tree"), server.url(""), "--shard-size", "1M"];
+    let words = [words, words!["--stripe-size", "64K", "--out", place.path("plan")]].concat();
+    let Some(planner) = slow_planner(&place, &[words, words!["--json"]].concat()) else { return };
+    wait_for_shards(&place, 6);
+    planner.signal(Signal::TERM);
+    assert_eq!(planner.finish().status, 1);
+    for shard in 1..=6 {
+        push(&place, "plan", shard).finish().ok();
+    }
+    assert!(!place.root("tree/a").exists(), "a range is missing");
+    again(&place, "plan", "rest", &words!["--shards", "1"]);
+    assert!(planned(&place, "rest").contains(&"a".to_owned()));
+    push(&place, "rest", 1).finish().ok();
+    for name in names(&place.source("tree")).unwrap() {
+        let (from, to) = (place.source("tree").join(&name), place.root("tree").join(&name));
+        assert!(from.is_dir() || fs::read(&from).unwrap() == fs::read(&to).unwrap(), "{name:?}");
+    }
 }
 
 #[test]

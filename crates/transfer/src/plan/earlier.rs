@@ -83,18 +83,21 @@ impl Earlier {
     /// If a shard is not as `haul plan` has written it.
     pub fn has(&mut self, line: &Line) -> Result<bool, Problem> {
         self.pass(&line.path.0)?;
-        // Of which plan, and whether all of its lines are as the name is now, and moved.
-        let mut last: Option<(usize, bool)> = None;
+        // The plan that counts, whether its lines are as the name is now and moved, and how many
+        // bytes they are: of a plan that was given up, ranges of a file may be in no shard.
+        let mut last: Option<(usize, bool, u64)> = None;
         while let Some(next) = self.take(|path| path == line.path.0)? {
             let Reading { plan, is_done, .. } = self.shards[next.shard];
-            let is_same = next.is_same(line) && is_done;
+            let (is_same, bytes) = (next.is_same(line) && is_done, next.line.bytes);
             // Shards are in the order of their plans, and so are the lines of one name.
             last = match last {
-                Some((of, all)) if of == plan => Some((plan, all && is_same)),
-                _ => Some((plan, is_same)),
+                Some((of, all, sum)) if of == plan => {
+                    Some((plan, all && is_same, sum.saturating_add(bytes)))
+                }
+                _ => Some((plan, is_same, bytes)),
             };
         }
-        let has = last.is_some_and(|(_, is_same)| is_same);
+        let has = last.is_some_and(|(_, is_same, bytes)| is_same && bytes == line.bytes);
         self.unchanged += u64::from(has);
         Ok(has)
     }

@@ -67,12 +67,13 @@ impl Growing {
         Ok(Self { size, large_files, source, open, loads, shards_max, shown })
     }
 
-    /// Ends the last shard, and says that the plan is whole.
-    pub fn finish(mut self) -> io::Result<(Plan, Vec<ShardLoad>)> {
+    /// Ends the last shard, and says that the plan is whole, but for so many entries that could not
+    /// be listed.
+    pub fn finish(mut self, failed: u64) -> io::Result<(Plan, Vec<ShardLoad>)> {
         if self.open.is_some() || self.loads.is_empty() {
             self.close()?;
         }
-        let plan = self.shown.finish()?;
+        let plan = self.shown.finish(failed)?;
         Ok((plan, std::mem::take(&mut self.loads)))
     }
 
@@ -230,9 +231,10 @@ impl Shown {
         plan.write()
     }
 
-    fn finish(&mut self) -> io::Result<Plan> {
+    fn finish(&mut self, failed: u64) -> io::Result<Plan> {
         self.stop();
         let mut plan = lock(&self.plan);
+        plan.failed = failed;
         let growing = plan.growing.take();
         plan.write().inspect_err(|_| plan.growing = growing)?;
         Ok(plan.clone())
@@ -275,7 +277,8 @@ mod tests {
             shards: 0,
             files: 0,
             bytes: 0,
-            rules: Vec::new(),
+            rules: None,
+            failed: 0,
             growing: None,
             place: place.to_owned(),
         }
@@ -295,7 +298,7 @@ mod tests {
         for (number, bytes) in (0..).zip(sizes) {
             growing.take(&file(number, *bytes)).unwrap();
         }
-        let (plan, loads) = growing.finish().unwrap();
+        let (plan, loads) = growing.finish(0).unwrap();
         assert_eq!(Plan::open(place.path()).unwrap(), plan);
         assert_eq!(plan.loads().unwrap(), loads);
         let mut lines = Vec::new();
@@ -365,7 +368,7 @@ mod tests {
             for (number, bytes) in (0..).zip(sizes) {
                 growing.take(&file(number, *bytes)).unwrap();
             }
-            let (plan, loads) = growing.finish().unwrap();
+            let (plan, loads) = growing.finish(0).unwrap();
             assert_eq!(plan.bytes, sizes.iter().sum::<u64>());
             assert!(loads.len() <= 4, "{loads:?}");
             assert_eq!(*loads.last().unwrap(), last, "{loads:?}");

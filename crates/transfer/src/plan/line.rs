@@ -1,11 +1,8 @@
 //! Lines of a shard, as they are written and read.
 
-use crate::{
-    name::{Name, exact_path, read_exact_path},
-    selection::{Effect, Rule},
-};
+use crate::name::{Name, exact_path, read_exact_path};
 use haul_protocol::message::{FileKind, FileOffer};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::io;
 
 /// The first line of a shard.
@@ -73,51 +70,4 @@ pub trait Sink {
     /// # Errors
     /// If the plan cannot be written.
     fn take(&mut self, line: &Line) -> io::Result<()>;
-}
-
-/// A rule that chose names, as the plan keeps it.
-#[derive(Serialize, Deserialize)]
-struct WrittenRule {
-    effect: WrittenEffect,
-    /// The pattern.
-    #[serde(flatten, serialize_with = "exact_path", deserialize_with = "read_exact_path")]
-    pattern: Name,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum WrittenEffect {
-    Include,
-    Exclude,
-}
-
-/// Writes the rules of a plan.
-///
-/// # Errors
-/// If the output cannot be written.
-pub fn write_rules<S: Serializer>(rules: &[Rule], serializer: S) -> Result<S::Ok, S::Error> {
-    let written = rules.iter().map(|rule| WrittenRule {
-        effect: match rule.effect {
-            Effect::Include => WrittenEffect::Include,
-            Effect::Exclude => WrittenEffect::Exclude,
-        },
-        pattern: Name(rule.pattern.clone()),
-    });
-    serializer.collect_seq(written)
-}
-
-/// Reads what [`write_rules`] has written.
-///
-/// # Errors
-/// If it is no list of rules.
-pub fn read_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Rule>, D::Error> {
-    let written = Vec::<WrittenRule>::deserialize(deserializer)?;
-    let rule = |WrittenRule { effect, pattern }| Rule {
-        effect: match effect {
-            WrittenEffect::Include => Effect::Include,
-            WrittenEffect::Exclude => Effect::Exclude,
-        },
-        pattern: pattern.0,
-    };
-    Ok(written.into_iter().map(rule).collect())
 }

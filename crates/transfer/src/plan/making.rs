@@ -97,6 +97,8 @@ pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Transf
     let failed = |error: io::Error| TransferError::start(written(error));
     fs::create_dir_all(place).map_err(failed)?;
     check_apart(source, place)?;
+    // All that may be refused, before there is a plan.
+    let walk = Walking::of(request)?;
     let id = hex(&random_bytes::<8>().map_err(failed)?);
     let plan = Plan {
         version: VERSION,
@@ -106,14 +108,16 @@ pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Transf
         shards: 0,
         files: 0,
         bytes: 0,
-        rules: request.selection.rules.clone(),
+        rules: Some(request.selection.rules.clone()),
+        failed: 0,
         growing: None,
         place: place.clone(),
     };
     match request.shards {
         Shards::Count(shards) => {
             let mut gathered = Gathered::new(place, shards).map_err(failed)?;
-            let ending = walk(request, &mut gathered, interrupt, &written)?;
+            let ending = walk.all(&mut gathered, interrupt, &written)?;
+            let plan = Plan { failed: ending.failed.len() as u64, ..plan };
             let (plan, loads) = gathered.finish(plan, request).map_err(failed)?;
             Ok(ending.made(plan, loads))
         }
@@ -121,35 +125,50 @@ pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Transf
             let plan = Plan { version: VERSION_GROWING, ..plan };
             let how = (size, request.large_files);
             let mut growing = Growing::begin(plan, source, how).map_err(failed)?;
-            let ending = walk(request, &mut growing, interrupt, &written)?;
-            let (plan, loads) = growing.finish().map_err(failed)?;
+            let ending = walk.all(&mut growing, interrupt, &written)?;
+            let (plan, loads) = growing.finish(ending.failed.len() as u64).map_err(failed)?;
             Ok(ending.made(plan, loads))
         }
     }
 }
 
-/// Gives the lines of all names that are to be planned to `sink`, in the order of a walk.
-fn walk(
-    request: &PlanRequest,
-    sink: &mut dyn Sink,
-    interrupt: &Interrupt,
-    written: &dyn Fn(io::Error) -> Problem,
-) -> Result<Ending, TransferError> {
-    let matcher = request.selection.compile().map_err(TransferError::start)?;
-    let names = request.selection.names.clone();
-    let options = WalkOptions { matcher: Some(matcher), names, ..WalkOptions::default() };
-    let again = Some(&request.again).filter(|plans| !plans.is_empty());
-    let earlier = again.map(|plans| Earlier::open(plans)).transpose();
-    let earlier = earlier.map_err(TransferError::start)?;
-    let mut listing = Listing { sink, written, earlier, empty: None, ending: Ending::default() };
-    let source = SourceSpec::Path(request.source.as_os_str().to_owned());
-    for listed in walk_named(&[source], options) {
-        if interrupt.load(Ordering::Relaxed) {
-            return Err(TransferError::interrupted());
-        }
-        listing.take(listed).map_err(TransferError::start)?;
+/// A walk over all names that are to be planned.
+struct Walking {
+    source: SourceSpec,
+    options: WalkOptions,
+    earlier: Option<Earlier>,
+}
+
+impl Walking {
+    fn of(request: &PlanRequest) -> Result<Self, TransferError> {
+        let matcher = request.selection.compile().map_err(TransferError::start)?;
+        let names = request.selection.names.clone();
+        let options = WalkOptions { matcher: Some(matcher), names, ..WalkOptions::default() };
+        let again = Some(&request.again).filter(|plans| !plans.is_empty());
+        let earlier = again.map(|plans| Earlier::open(plans)).transpose();
+        let earlier = earlier.map_err(TransferError::start)?;
+        let source = SourceSpec::Path(request.source.as_os_str().to_owned());
+        Ok(Self { source, options, earlier })
     }
-    listing.finish().map_err(TransferError::start)
+
+    /// Gives the lines of all names to `sink`, in the order of a walk.
+    fn all(
+        self,
+        sink: &mut dyn Sink,
+        interrupt: &Interrupt,
+        written: &dyn Fn(io::Error) -> Problem,
+    ) -> Result<Ending, TransferError> {
+        let Self { source, options, earlier } = self;
+        let mut listing =
+            Listing { sink, written, earlier, empty: None, ending: Ending::default() };
+        for listed in walk_named(&[source], options) {
+            if interrupt.load(Ordering::Relaxed) {
+                return Err(TransferError::interrupted());
+            }
+            listing.take(listed).map_err(TransferError::start)?;
+        }
+        listing.finish().map_err(TransferError::start)
+    }
 }
 
 fn check(request: &PlanRequest) -> Result<(), TransferError> {

@@ -44,13 +44,12 @@ pub struct Plan {
     pub files: u64,
     /// Bytes of the files in all shards.
     pub bytes: u64,
-    /// Rules that chose the names, in their order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[serde(
-        serialize_with = "super::line::write_rules",
-        deserialize_with = "super::line::read_rules"
-    )]
-    pub rules: Vec<Rule>,
+    /// Rules that chose the names, in their order; `None` where the plan does not tell them.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "super::rules")]
+    pub rules: Option<Vec<Rule>>,
+    /// Number of entries that could not be listed, and are in no shard.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub failed: u64,
     /// State of a plan that grows; `None` once it is whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub growing: Option<Growth>,
@@ -137,6 +136,16 @@ impl Plan {
         (1..=self.shards).map(load).collect()
     }
 
+    /// Whether runs for so many shards leave none out. A plan that grows may have any number.
+    #[must_use]
+    pub fn is_run_by(&self, runs: u32) -> bool {
+        match (self.version == VERSION_GROWING, self.growing) {
+            (true, Some(_)) => true,
+            (true, None) => runs >= self.shards,
+            (false, _) => runs == self.shards,
+        }
+    }
+
     /// Whether all shards are there only now.
     fn has_grown(&self) -> bool {
         self.version == VERSION_GROWING && self.growing.is_none()
@@ -183,8 +192,14 @@ impl Plan {
         serde_json::to_writer_pretty(&mut file, self)?;
         io::Write::write_all(&mut file, b"\n")?;
         file.sync_all()?;
-        fs::rename(&hidden, self.place.join(PLAN_FILE))
+        fs::rename(&hidden, self.place.join(PLAN_FILE))?;
+        // The names of the shards too.
+        File::open(&self.place)?.sync_all()
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 impl fmt::Debug for Plan {

@@ -1,9 +1,17 @@
 //! Waiting for a shard of a plan that grows.
 
-use super::plan_file::{Growth, Plan};
-use crate::error::{TransferError, problem};
+use super::{
+    growing::BEAT,
+    plan_file::{Growth, Plan, SHARDS_MAX},
+};
+use crate::{
+    Interrupt,
+    error::{TransferError, problem},
+    problem::Problem,
+};
 use std::{
     path::Path,
+    sync::atomic::Ordering,
     thread,
     time::{Duration, Instant},
 };
@@ -24,23 +32,51 @@ impl Plan {
     pub fn open_for(
         place: &Path,
         shard: u32,
+        interrupt: &Interrupt,
         tell: &mut dyn FnMut(&Self),
     ) -> Result<Self, TransferError> {
-        wait(place, shard, (POLL, SILENCE), tell)
+        wait(place, shard, (POLL, SILENCE, interrupt), tell)
+    }
+
+    /// Whether somebody makes the plan: it changes within the time of two beats.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn is_being_made(&self) -> Result<bool, Problem> {
+        let begun = Instant::now();
+        while self.growing.is_some_and(|growth| !growth.given_up) {
+            if Self::open(self.place())? != *self {
+                return Ok(true);
+            }
+            if begun.elapsed() > 2 * BEAT {
+                break;
+            }
+            thread::sleep(POLL);
+        }
+        Ok(false)
     }
 }
 
 fn wait(
     place: &Path,
     shard: u32,
-    (poll, silence): (Duration, Duration),
+    (poll, silence, interrupt): (Duration, Duration, &Interrupt),
     tell: &mut dyn FnMut(&Plan),
 ) -> Result<Plan, TransferError> {
     let mut last: Option<(Plan, Instant)> = None;
     loop {
-        let plan = Plan::open(place).map_err(TransferError::start)?;
+        if interrupt.load(Ordering::Relaxed) {
+            return Err(TransferError::interrupted());
+        }
+        let plan = match (Plan::open(place), &last) {
+            (Ok(plan), _) => plan,
+            // Just when it is replaced, a network's file system may not find it.
+            (Err(_), Some((seen, at))) if at.elapsed() < silence => seen.clone(),
+            (Err(problem), Some(_)) => return Err(TransferError::Unavailable(Box::new(problem))),
+            (Err(problem), None) => return Err(TransferError::start(problem)),
+        };
         let Some(Growth { given_up, .. }) = plan.growing else { return Ok(plan) };
-        if shard <= plan.shards {
+        if shard <= plan.shards || shard > SHARDS_MAX {
             return Ok(plan);
         }
         let is_silent = match &last {
@@ -76,32 +112,46 @@ mod tests {
     use super::*;
     use crate::{name::Name, plan::plan_file::VERSION_GROWING};
 
-    const SHORT: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(30));
+    fn short(interrupt: &Interrupt) -> (Duration, Duration, &Interrupt) {
+        (Duration::from_millis(1), Duration::from_millis(30), interrupt)
+    }
 
     fn growing(place: &Path, shards: u32, growing: Option<Growth>) -> Plan {
         let (id, targets) = ("x".to_owned(), vec!["haul://h/".to_owned()]);
         let (source, version) = (Name(b"/data".to_vec()), VERSION_GROWING);
-        let (files, bytes, rules, place) = (9, 9, Vec::new(), place.to_owned());
-        let plan =
-            Plan { version, id, source, targets, shards, files, bytes, rules, growing, place };
+        let (files, bytes, failed, place) = (9, 9, 0, place.to_owned());
+        let rules = None;
+        let plan = Plan {
+            version,
+            id,
+            source,
+            targets,
+            shards,
+            files,
+            bytes,
+            rules,
+            failed,
+            growing,
+            place,
+        };
         plan.write().unwrap();
         plan
     }
 
     #[test]
     fn a_shard_is_waited_for_while_somebody_makes_the_plan() {
-        let scratch = tempfile::tempdir().unwrap();
+        let (scratch, none) = (tempfile::tempdir().unwrap(), Interrupt::default());
         let place = scratch.path();
         let beat = |beats| Some(Growth { beats, given_up: false });
         growing(place, 2, beat(0));
-        assert_eq!(wait(place, 2, SHORT, &mut |_| panic!("it is there")).unwrap().shards, 2);
+        assert_eq!(wait(place, 2, short(&none), &mut |_| panic!("it is there")).unwrap().shards, 2);
         let mut told = 0;
-        let silent = wait(place, 3, SHORT, &mut |_| told += 1).unwrap_err();
+        let silent = wait(place, 3, short(&none), &mut |_| told += 1).unwrap_err();
         assert!(silent.to_string().contains("no change"), "{silent}");
         assert_eq!(told, 1);
         // Each beat makes the wait longer; the plan comes at last.
         let begun = Instant::now();
-        let patient = (Duration::from_millis(1), Duration::from_secs(5));
+        let patient = (Duration::from_millis(1), Duration::from_secs(5), &none);
         let plan = thread::scope(|scope| {
             scope.spawn(|| {
                 for beats in 1..20 {
@@ -114,16 +164,46 @@ mod tests {
         });
         assert!(begun.elapsed() >= Duration::from_millis(90) && plan.growing.is_none());
         // A whole plan without the shard is an answer, too.
-        assert!(wait(place, 4, SHORT, &mut |_| {}).unwrap().shard(4).unwrap().names.is_empty());
-        assert!(wait(place, 4, SHORT, &mut |_| {}).unwrap().shard(9999).is_err());
+        assert!(
+            wait(place, 4, short(&none), &mut |_| {}).unwrap().shard(4).unwrap().names.is_empty()
+        );
+        assert!(wait(place, 4, short(&none), &mut |_| {}).unwrap().shard(9999).is_err());
     }
 
     #[test]
     fn a_plan_that_was_given_up_is_told_at_once() {
         let scratch = tempfile::tempdir().unwrap();
         growing(scratch.path(), 2, Some(Growth { beats: 3, given_up: true }));
-        let patient = (Duration::from_millis(1), Duration::from_secs(600));
+        let interrupt = Interrupt::default();
+        let patient = (Duration::from_millis(1), Duration::from_secs(600), &interrupt);
         let refused = wait(scratch.path(), 3, patient, &mut |_| panic!("no wait")).unwrap_err();
         assert!(refused.to_string().contains("given up"), "{refused}");
+    }
+
+    /// A network's file system may not find the file when it is replaced.
+    #[test]
+    fn a_plan_that_cannot_be_read_for_a_moment_is_waited_for_and_an_interrupt_ends_it() {
+        let (scratch, interrupt) = (tempfile::tempdir().unwrap(), Interrupt::default());
+        let place = scratch.path();
+        growing(place, 2, Some(Growth::default()));
+        let file = place.join("plan.json");
+        let patient = (Duration::from_millis(1), Duration::from_secs(60), &interrupt);
+        let mut remove = |_: &Plan| std::fs::remove_file(&file).unwrap();
+        let plan = thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis(50));
+                growing(place, 3, None);
+            });
+            wait(place, 3, patient, &mut remove)
+        });
+        assert_eq!(plan.unwrap().shards, 3);
+        growing(place, 2, Some(Growth::default()));
+        let none = Interrupt::default();
+        let gone = wait(place, 3, short(&none), &mut remove).unwrap_err();
+        assert!(matches!(gone, TransferError::Unavailable(_)), "{gone}");
+        growing(place, 2, Some(Growth::default()));
+        let mut stop = |_: &Plan| interrupt.store(true, Ordering::Relaxed);
+        let ended = wait(place, 3, patient, &mut stop).unwrap_err();
+        assert!(!matches!(ended, TransferError::CouldNotStart(_)), "{ended}");
     }
 }

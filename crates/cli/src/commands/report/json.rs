@@ -77,6 +77,7 @@ fn of_fleet(plan: &Plan, fleet: &Fleet, place: &Path) -> Value {
         "source": plan.source,
         "shards": plan.shards,
         "whole": plan.growing.is_none(),
+        "not_planned": plan.failed,
         "states": counts.into_iter().collect::<serde_json::Map<_, _>>(),
         "planned_files": plan.files,
         "planned_bytes": plan.bytes,

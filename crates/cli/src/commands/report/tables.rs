@@ -48,6 +48,10 @@ pub fn sums(plan: &Plan, fleet: &Fleet) -> Vec<String> {
         true => "NOT WHOLE: making the plan was given up, and names are in no shard".to_owned(),
         false => "the plan is still made, and more shards come".to_owned(),
     }));
+    if plan.failed > 0 {
+        let count = units::count(plan.failed, "entry");
+        lines.push(format!("NOT PLANNED: {count} could not be listed; see haul plan --again"));
+    }
     let (files, bytes) = (fleet.sum(|shard| shard.files), fleet.sum(|shard| shard.bytes));
     lines.push(format!(
         "at the target: {}, {}",
