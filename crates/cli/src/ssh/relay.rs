@@ -2,7 +2,7 @@
 //!
 //! The machine that has the files runs an ordinary push to the server that ssh has begun at the
 //! other one. Its events come here through ssh, and the bytes of files only where no connection
-//! between both can be made ([`Bridge`]). The machine that sends ends with its ssh: nobody would
+//! between both can be made (`Bridge`). The machine that sends ends with its ssh: nobody would
 //! hear of its failures.
 
 use super::{
