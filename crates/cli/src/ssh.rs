@@ -26,7 +26,7 @@ pub mod ways;
 
 use haul_transfer::Problem;
 
-pub use messages::Purpose;
+pub use messages::{NeededRights, Purpose};
 pub use ports::{ANY_FREE_PORT, Ports};
 
 /// A problem of the copy as a whole.

@@ -9,14 +9,15 @@ use crate::{
     failure::{ExitStatus, Failure},
     interrupt,
     ssh::{
-        Purpose,
-        near_end::NearEnd,
+        NeededRights, Purpose,
+        near_end::{NearEnd, Wanted},
         relay::Relay,
         send_order::{OtherWays, SendOrder},
         ways::Way,
     },
     ui,
 };
+use haul_transfer::OnConflict;
 
 /// Runs the copy and shows it.
 ///
@@ -39,7 +40,12 @@ fn run_between(between: Between) -> Result<ExitStatus, Failure> {
         removes: options.file_options.removal.is_some(),
         retry_for: options.retry_for,
     };
-    let wanted = asked.wanted(to, vec![path], (ports, way));
+    // The machine that sends has the token: it is to learn no more than its push needs.
+    let list = options.file_options.removal.is_some();
+    let replaces = options.file_options.on_conflict == OnConflict::Replace;
+    let read = options.file_options.compare_content && !replaces;
+    let of_another = Some(NeededRights { list, read });
+    let wanted = Wanted { of_another, ..asked.wanted(to, vec![path], (ports, way)) };
     let (mut near, mut target) = NearEnd::start_for_another(&program, wanted, &interrupt)?;
     if way != Way::Any {
         // An older haul goes by connections alone: with no address it goes by none.

@@ -34,7 +34,8 @@ impl Asked {
         (ports, way): (Option<Ports>, Way),
     ) -> Wanted {
         let Self { purpose, removes, retry_for } = self;
-        Wanted { login, paths, purpose, removes, ports, way, retry_for, proxy: None }
+        let of_another = None;
+        Wanted { login, paths, purpose, removes, of_another, ports, way, retry_for, proxy: None }
     }
 }
 

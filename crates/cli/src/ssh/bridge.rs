@@ -14,6 +14,7 @@ use std::{
     io::{self, ErrorKind, Read},
     os::fd::OwnedFd,
     sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// Both ssh, and what goes from one to the other.
@@ -25,6 +26,8 @@ pub struct Bridge {
     busy: ProcessorUse,
     /// The reason why the target takes no more, once it does not.
     over: Mutex<Option<String>>,
+    /// Begin of a frame that the target has not taken yet.
+    held_since: Mutex<Option<Instant>>,
 }
 
 /// A word of the machine that sends which is not for the target.
@@ -39,6 +42,7 @@ impl Bridge {
             to_target: Outgoing::new(to_target),
             busy: ProcessorUse::begin(processes.to_vec()),
             over: Mutex::default(),
+            held_since: Mutex::default(),
         }
     }
 
@@ -58,6 +62,18 @@ impl Bridge {
     #[must_use]
     pub fn over(&self) -> Option<String> {
         self.over.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Time for which the target has not taken a frame: behind it stand the words of the machine
+    /// that sends, so that it cannot say itself that it stalls.
+    #[must_use]
+    pub fn held_for(&self) -> Duration {
+        let since = *self.held_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    fn hold(&self, since: Option<Instant>) {
+        *self.held_since.lock().unwrap_or_else(PoisonError::into_inner) = since;
     }
 
     /// Carries what the target says to the machine that sends, which sees an end when it ends.
@@ -89,7 +105,9 @@ impl Bridge {
                 Ok(()) => match read_behind(first[0], input, &mut frame) {
                     Ok(_) => {
                         // A target that is gone is told by the push that misses it.
+                        self.hold(Some(Instant::now()));
                         let said = self.to_target.say(&frame, &[]);
+                        self.hold(None);
                         said.err().iter().for_each(|error| self.end(error));
                         None
                     }
@@ -219,6 +237,24 @@ mod tests {
         bridge.carry_from_source(&mut &order[..], &mut |word| word.is_ok());
         drop(bridge);
         assert_eq!(rest(target), b"");
+    }
+
+    #[test]
+    fn a_target_that_takes_nothing_is_noticed_and_one_that_takes_late_is_not_any_more() {
+        let (bridge, _source, mut target) = bridge();
+        assert_eq!(bridge.held_for(), Duration::ZERO);
+        let said: Vec<u8> = (0..3).flat_map(|_| frame_of(DATA, 40_000, &[0; 40_000])).collect();
+        std::thread::scope(|scope| {
+            let carrier = scope.spawn(|| bridge.carry_from_source(&mut &said[..], &mut |_| true));
+            let begun = Instant::now();
+            while bridge.held_for() < Duration::from_millis(50) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "the pipe took all of it");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            target.read_exact(&mut vec![0; said.len()]).unwrap();
+            carrier.join().unwrap();
+        });
+        assert_eq!(bridge.held_for(), Duration::ZERO);
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub struct Request {
     /// Whether something is removed: extra files of a target, or sources that were moved.
     #[serde(default)]
     pub removes: bool,
+    /// Rights that a push to it needs, where another machine than the near end has the token: it
+    /// gets no others. `None` where the near end sends itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of_another: Option<NeededRights>,
     /// Paths as the user wrote them, percent-encoded; a push has one.
     pub paths: Vec<EncodedPath>,
     /// Ports that the server may take; any free one where there are none.
@@ -44,13 +48,26 @@ pub struct Request {
     pub send: Option<SendOrder>,
 }
 
+/// Rights that a push needs beside the right to write, by its options.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NeededRights {
+    /// Names of the target are told.
+    pub list: bool,
+    /// Content of the target is told, as by its digest.
+    pub read: bool,
+}
+
 impl Request {
     /// Rights that the token of this copy has. A push is told what is there, as with the URL that
-    /// `haul serve` prints.
+    /// `haul serve` prints; one by another machine is told no more than it needs.
     #[must_use]
     pub fn rights(&self) -> Rights {
         let delete = self.removes;
         match self.purpose {
+            Purpose::Push if self.of_another.is_some() => {
+                let NeededRights { list, read } = self.of_another.unwrap_or_default();
+                Rights { write: true, list, read, delete, ..Rights::NONE }
+            }
             Purpose::Push => Rights { delete, ..Rights::ALL },
             Purpose::Pull => Rights { delete, ..Rights::READ_ONLY },
             Purpose::List => Rights { list: true, ..Rights::NONE },
@@ -232,6 +249,26 @@ impl EncodedPath {
 mod tests {
     use super::*;
 
+    /// The token of a copy between two others is in the hands of a third machine.
+    #[test]
+    fn a_machine_that_sends_for_another_may_write_and_what_its_options_need() {
+        let asked = |of_another, removes| {
+            let mut request: Request = serde_json::from_str(
+                r#"{"version":1,"software":"x","purpose":"push","paths":["a"]}"#,
+            )
+            .unwrap();
+            (request.of_another, request.removes) = (of_another, removes);
+            request.rights()
+        };
+        let write = Rights { write: true, ..Rights::NONE };
+        assert_eq!(asked(Some(NeededRights::default()), false), write);
+        let list = Some(NeededRights { list: true, read: false });
+        assert_eq!(asked(list, true), Rights { list: true, delete: true, ..write });
+        let read = Some(NeededRights { list: false, read: true });
+        assert_eq!(asked(read, false), Rights { read: true, ..write });
+        assert_eq!(asked(None, false), Rights { delete: false, ..Rights::ALL });
+    }
+
     #[test]
     fn every_path_comes_through_as_it_is() {
         for path in [&b""[..], b"/a b%20/\xff\n", b"//x", b"?*[", b"a@b:1/c", "\u{e4}".as_bytes()] {
@@ -246,7 +283,17 @@ mod tests {
             let software = SOFTWARE.to_owned();
             let (paths, ports) = (Vec::new(), None);
             let send = None;
-            Request { version: 1, software, purpose, removes, paths, ports, grace_ms: 0, send }
+            Request {
+                version: 1,
+                software,
+                purpose,
+                removes,
+                of_another: None,
+                paths,
+                ports,
+                grace_ms: 0,
+                send,
+            }
         };
         let names =
             |purpose, removes| request(purpose, removes).rights().names().collect::<Vec<_>>();

@@ -11,7 +11,9 @@ use super::{
     frame::{self, FrameError, NOISE_BYTES_MAX, THROUGH},
     install::Installer,
     login::Login,
-    messages::{Answer, Come, EncodedPath, Lacks, Order, Purpose, Request, Start, VERSION},
+    messages::{
+        Answer, Come, EncodedPath, Lacks, NeededRights, Order, Purpose, Request, Start, VERSION,
+    },
     ports::Ports,
     problem,
     program::SshProgram,
@@ -66,6 +68,8 @@ pub struct Wanted {
     pub paths: Vec<Vec<u8>>,
     pub purpose: Purpose,
     pub removes: bool,
+    /// Rights that a push to it needs, where another machine makes it.
+    pub of_another: Option<NeededRights>,
     /// Ports that the server may take; any free one where there are none.
     pub ports: Option<Ports>,
     /// Way that the data is to go.
@@ -120,6 +124,12 @@ enum Onward {
 }
 
 impl NearEnd {
+    /// Time for which a client that lost its connection tries to come back.
+    #[must_use]
+    pub fn retry_for(&self) -> Duration {
+        self.wanted.retry_for
+    }
+
     /// Runs ssh and waits until the server there can be reached; gives the URLs of the paths.
     ///
     /// # Errors
@@ -670,6 +680,7 @@ pub(super) fn request(wanted: &Wanted) -> Result<Request, Problem> {
         software: SOFTWARE.to_owned(),
         purpose: wanted.purpose,
         removes: wanted.removes,
+        of_another: wanted.of_another,
         paths: wanted.paths.iter().map(|path| EncodedPath::of(path)).collect(),
         ports: wanted.ports,
         grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),

@@ -27,6 +27,9 @@ use std::{
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Time for a push that was told to end to say how far it came.
 const END_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Time that a target may take nothing of what goes through ssh, where a shorter time is named in
+/// which to get back to it.
+const HELD_MIN: Duration = Duration::from_secs(5);
 /// Ports below this one are for services of the system, to which no machine is led by another.
 const PORT_MIN: u16 = 1024;
 /// Words on what to do when ssh ended early.
@@ -132,7 +135,15 @@ impl Relay {
                 Ok(_) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     return Err(self.lost(told_to_end.is_some()));
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let held = self.bridge.as_ref().map_or(Duration::ZERO, |one| one.held_for());
+                    if held > self.near.retry_for().max(HELD_MIN) {
+                        let what = format!("{} takes nothing any more", self.target);
+                        let needs = "haul there, and ssh to it, as data goes through it";
+                        let found = format!("no byte in {} s", held.as_secs());
+                        return Err(TransferError::broken(problem(&what, needs, &found, GOES_ON)));
+                    }
+                }
             }
             match told_to_end {
                 None if interrupt.load(Ordering::Relaxed) => {
@@ -166,13 +177,22 @@ impl Relay {
                 report.from = Name([from, report.from.0].concat());
                 Ok(report)
             }
-            PushEnded::NotStarted(problem) => Err(TransferError::start(read(problem)?)),
-            PushEnded::Broken(problem) => match self.bridge.as_ref().and_then(|one| one.over()) {
-                Some(found) => Err(TransferError::broken(self.lost_target(&found))),
-                None => Err(TransferError::broken(read(problem)?)),
-            },
+            PushEnded::NotStarted(problem) => Err(match self.over() {
+                Some(lost) => TransferError::Unavailable(Box::new(lost)),
+                None => TransferError::start(read(problem)?),
+            }),
+            PushEnded::Broken(problem) => Err(TransferError::broken(match self.over() {
+                Some(lost) => lost,
+                None => read(problem)?,
+            })),
             PushEnded::Interrupted => Err(TransferError::interrupted()),
         }
+    }
+
+    /// The problem of a target whose ssh had the data, where it has ended.
+    fn over(&self) -> Option<Problem> {
+        let found = self.bridge.as_ref()?.over()?;
+        Some(self.lost_target(&found))
     }
 
     /// The problem of a target whose ssh had the data, and ended.
