@@ -66,7 +66,7 @@ impl Request {
         match self.purpose {
             Purpose::Push if self.of_another.is_some() => {
                 let NeededRights { list, read } = self.of_another.unwrap_or_default();
-                Rights { write: true, list, read, delete, ..Rights::NONE }
+                Rights { write: true, list, read, delete }
             }
             Purpose::Push => Rights { delete, ..Rights::ALL },
             Purpose::Pull => Rights { delete, ..Rights::READ_ONLY },

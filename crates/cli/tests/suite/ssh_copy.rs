@@ -110,6 +110,9 @@ fn files_and_trees_go_from_one_machine_to_the_other() {
     let ran = machines.copy(&[&tree[..], &mirror].concat());
     assert_eq!(ran.ok()["protection"], "private");
     assert!(!two.home("new/run7/extra").exists());
+    // Comparing content needs the right to read it, which the machine that sends has then alone.
+    let ran = machines.copy(&[&tree[..], &words!["--checksum-compare"]].concat());
+    assert_eq!(ran.ok()["files"]["done"], 0, "{ran:?}");
     machines.copy(&words![at("one", "a b%20"), at("two", "moved"), "--move"]).ok();
     assert!(!one.home("a b%20").exists() && two.home("moved").exists());
     machines.are_free();

@@ -308,7 +308,7 @@ fn a_copy_through_both_ssh_ends_with_either_and_the_same_command_goes_on() {
     breaks_and_goes_on(&machines, copy, &["interrupted"], through);
 }
 
-/// What the machine that sends says stands behind data that the target does not take.
+/// The words of the machine that sends stand behind data that the target does not take.
 #[test]
 fn a_copy_through_both_ssh_ends_where_the_target_takes_nothing_any_more() {
     let Some(machines) = Machines::start() else { return };
