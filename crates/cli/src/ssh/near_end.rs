@@ -283,15 +283,23 @@ impl NearEnd {
     /// # Errors
     /// If one of them takes nothing any more.
     pub(super) fn carry_for(&mut self, source: &mut Self) -> Result<Arc<Bridge>, TransferError> {
-        let of = |near: &mut Self| near.input.take().zip(near.decide.take());
         let lost = |near: &Self| {
             let what = format!("ssh to {} cannot carry data", near.wanted.login);
             let hint = "look whether that machine is up, and run the same command again";
             TransferError::start(problem(&what, "an ssh that runs", "it has ended", hint))
         };
-        let (mut to_target, decide) = of(self).ok_or_else(|| lost(self))?;
+        // Nothing is taken before all is there: by its input the other side is told of the end.
+        for near in [&*self, &*source] {
+            if near.input.is_none() || near.decide.is_none() {
+                return Err(lost(near));
+            }
+        }
+        let order = frame::bytes(&Order::Channels).map_err(|_| lost(self))?;
+        let told = self.input.as_mut().map(|input| input.write_all(&order));
+        told.and_then(Result::ok).ok_or_else(|| lost(self))?;
+        let of = |near: &mut Self| near.input.take().zip(near.decide.take());
+        let (to_target, decide) = of(self).ok_or_else(|| lost(self))?;
         let (to_source, decide_source) = of(source).ok_or_else(|| lost(source))?;
-        frame::write(&mut to_target, &Order::Channels).map_err(|_| lost(self))?;
         let processes = [source.child.id(), self.child.id()];
         let bridge = Arc::new(Bridge::new(to_source.into(), to_target.into(), processes));
         self.other_way = OtherWay::ToTarget(bridge.clone());
@@ -793,5 +801,65 @@ impl Said {
         while !self.lock().has_ended && Instant::now() < deadline {
             thread::sleep(Duration::from_millis(5));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssh::login;
+    use std::{ffi::OsStr, fs, process::Stdio};
+
+    /// An end whose ssh writes what it is told to a file.
+    fn near(told: &std::path::Path) -> NearEnd {
+        let place = login::parse(OsStr::new("dtn1:x")).unwrap().unwrap();
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "cat > \"$0\""]).arg(told).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let wanted = Wanted {
+            login: place.login,
+            paths: vec![place.path],
+            purpose: Purpose::Push,
+            removes: false,
+            of_another: None,
+            ports: None,
+            way: Way::Any,
+            retry_for: Duration::ZERO,
+            proxy: None,
+        };
+        NearEnd {
+            input: child.stdin.take(),
+            child,
+            said: Arc::default(),
+            wanted,
+            root: Vec::new(),
+            grace: Duration::from_secs(3600),
+            server: None,
+            other_way: OtherWay::None,
+            notes: Vec::new(),
+            decide: Some(mpsc::channel().0),
+            takes_orders: true,
+            is_end_told: false,
+            installed: None,
+        }
+    }
+
+    /// One that is told nothing waits for its grace, which may be hours.
+    #[test]
+    fn a_target_is_told_that_all_is_over_where_its_ssh_or_the_other_cannot_carry_data() {
+        let scratch = tempfile::tempdir().unwrap();
+        let told = |name: &str| scratch.path().join(name);
+        let (mut target, mut source) = (near(&told("target")), near(&told("source")));
+        source.input = None;
+        assert!(target.carry_for(&mut source).is_err());
+        drop((target, source));
+        assert_eq!(fs::read(told("target")).unwrap(), [THROUGH]);
+
+        let (mut target, mut source) = (near(&told("target")), near(&told("source")));
+        target.decide = None;
+        assert!(target.carry_for(&mut source).is_err());
+        drop((target, source));
+        assert_eq!(fs::read(told("target")).unwrap(), [THROUGH]);
+        assert_eq!(fs::read(told("source")).unwrap(), [THROUGH]);
     }
 }
