@@ -130,10 +130,10 @@ impl Relay {
                     }
                 }
                 Ok(Heard { answer: Ok(Answer::Ended(ended)), .. }) => {
-                    return self.ended(*ended, told_errors);
+                    return self.ended(*ended, told_errors, interrupt);
                 }
                 Ok(_) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    return Err(self.lost(told_to_end.is_some()));
+                    return Err(self.lost(interrupt));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let held = self.bridge.as_ref().map_or(Duration::ZERO, |one| one.held_for());
@@ -158,8 +158,14 @@ impl Relay {
         }
     }
 
-    /// The result of the push. An error that was told before keeps its words.
-    fn ended(&self, ended: PushEnded, told_errors: bool) -> Result<Report, TransferError> {
+    /// The result of the push. An error that was told before keeps its words. A target whose ssh an
+    /// interruption has ended is no news beside it.
+    fn ended(
+        &self,
+        ended: PushEnded,
+        told_errors: bool,
+        interrupt: &Interrupt,
+    ) -> Result<Report, TransferError> {
         let unread = |error: serde_json::Error| self.near.odd(&error.to_string(), "");
         let read = |value| {
             let mut problem = serde_json::from_value::<Problem>(value).map_err(unread)?;
@@ -176,6 +182,11 @@ impl Relay {
                 let from = format!("{}:", self.near.login()).into_bytes();
                 report.from = Name([from, report.from.0].concat());
                 Ok(report)
+            }
+            PushEnded::NotStarted(_) | PushEnded::Broken(_)
+                if interrupt.load(Ordering::Relaxed) && self.over().is_some() =>
+            {
+                Err(TransferError::interrupted())
             }
             PushEnded::NotStarted(problem) => Err(match self.over() {
                 Some(lost) => TransferError::Unavailable(Box::new(lost)),
@@ -202,11 +213,13 @@ impl Relay {
         problem(&what, needs, found, GOES_ON)
     }
 
-    fn lost(&mut self, told_to_end: bool) -> TransferError {
-        if told_to_end {
+    /// The error of a machine that sends which says no more. What interrupts haul may end ssh, too,
+    /// as a signal to a group of processes does, and is heard of in either order.
+    fn lost(&mut self, interrupt: &Interrupt) -> TransferError {
+        let how = self.near.wait(END_WAIT_MAX / 10);
+        if interrupt.load(Ordering::Relaxed) {
             return TransferError::interrupted();
         }
-        let how = self.near.wait(END_WAIT_MAX / 10);
         let how = how.map_or_else(|| "it said no more".to_owned(), troubles::ended);
         let what = format!("ssh to {} ended in the middle of the copy", self.near.login());
         let found = format!("{how}; haul there ends with it");

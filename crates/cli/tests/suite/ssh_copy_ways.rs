@@ -15,9 +15,9 @@ use crate::{
 };
 use haul_emulator::{EmulatorError, namespace::Namespace, veth::Veth};
 use haul_testkit::skip::skip;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
-use std::{ffi::OsString, fs, net::TcpListener, process::Command};
+use std::{ffi::OsString, fs, net::TcpListener, os::unix::process::CommandExt, process::Command};
 
 /// Two machines with networks of their own. The test's machine has a way to neither but ssh.
 struct Apart {
@@ -444,4 +444,25 @@ fn bytes_that_go_through_both_ssh_can_be_read_here_unless_they_are_private() {
     assert!(!log.contains("secret") && !log.contains("haul://"), "{log}");
     let is_of_token = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     assert!(log.split(|c: char| !is_of_token(c)).all(|word| word.len() < 53), "{log}");
+}
+
+/// A scheduler ends a job by a signal to all of its processes, and a person may kill a group.
+#[test]
+fn a_signal_that_ends_both_ssh_too_is_told_as_the_interruption_that_it_is() {
+    let Some(machines) = Machines::start() else { return };
+    for option in ["--through-ssh", "--reverse"] {
+        machines.one_place.file(&machines.one.home("large"), 24 << 20);
+        let words = words![at("one", "large"), at("two", "large"), "--bwlimit", "6M", option];
+        let words = [&machines.words(&words)[..], &words!["--retry-for", "2s", "--json"]].concat();
+        let mut command = machines.place.command(&words);
+        command.process_group(0);
+        let copy = Haul::start(command);
+        copy.wait_for_bytes("bytes_durable", 1 << 20);
+        let group = Pid::from_raw(i32::try_from(copy.id()).unwrap()).unwrap();
+        kill_process_group(group, Signal::TERM).unwrap();
+        let ran = copy.finish();
+        assert_eq!(ran.status, 1, "{ran:?}");
+        assert!(ran.err.contains("interrupted"), "{option}: {ran:?}");
+        machines.are_free();
+    }
 }
