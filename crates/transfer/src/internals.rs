@@ -27,7 +27,7 @@ use crate::{
 use std::{
     io,
     net::{SocketAddr, TcpStream},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Connects to the first of the addresses that answers within `patience`, the earlier ones with a
@@ -43,21 +43,34 @@ pub fn connect_to_first(
     race::connect(addresses, race::Setup::default(), patience, stop)
 }
 
-/// Connects to the first of the addresses that a proxy reaches, one after the other.
+/// Connects to the first of the addresses that a proxy reaches, one after the other, all of them
+/// within `patience`: each has half of what is left, and the last one the rest.
 ///
 /// # Errors
-/// If it reaches none: the last error.
+/// If it reaches none: the last error, or that there was no answer.
 pub fn connect_by_proxy(
     proxy: &Proxy,
     addresses: &[SocketAddr],
     patience: Duration,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<SocketAddr> {
+    let deadline = Instant::now() + patience;
     let mut last = io::Error::from(io::ErrorKind::NotFound);
-    for address in addresses {
+    for (number, address) in (1..).zip(addresses) {
+        let now = Instant::now();
+        let left = deadline.saturating_duration_since(now);
+        let share = if number == addresses.len() { left } else { left / 2 };
+        // A proxy that is connected to has its time, too, however long it may be silent.
+        let is_late = || Instant::now() >= now + share;
+        let stop_or_late = || stop() || is_late();
         let setup = race::Setup::default();
-        match by_proxy::connect(proxy, &address.to_string(), setup, patience, stop) {
+        match by_proxy::connect(proxy, &address.to_string(), setup, share, &stop_or_late) {
             Ok(_) => return Ok(*address),
+            Err(error) if stop() => return Err(error),
+            Err(_) if is_late() => {
+                let text = format!("proxy {proxy}: no answer within {} s", patience.as_secs());
+                last = io::Error::new(io::ErrorKind::TimedOut, text);
+            }
             Err(error) => last = error,
         }
     }
@@ -93,4 +106,25 @@ pub mod net {
         report::{DatagramFigures, Direction, SideUse, Way},
         run,
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    /// A kernel makes connections to a listener whose program never takes one.
+    #[test]
+    fn a_proxy_that_is_silent_takes_no_more_time_for_many_addresses_than_for_one() {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let proxy: Proxy = format!("http://{}", silent.local_addr().unwrap()).parse().unwrap();
+        let addresses: Vec<SocketAddr> =
+            (1..=8).map(|last| SocketAddr::from(([192, 0, 2, last], 9))).collect();
+        let patience = Duration::from_secs(2);
+        let begun = Instant::now();
+        let tried = connect_by_proxy(&proxy, &addresses, patience, &|| false);
+        let error = tried.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(begun.elapsed() < patience * 4, "{:?}", begun.elapsed());
+    }
 }
