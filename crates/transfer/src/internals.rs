@@ -21,6 +21,7 @@ pub use crate::{
 };
 
 use crate::{
+    connecting::ConnectOptions,
     proxy::Proxy,
     transport::{by_proxy, race},
 };
@@ -31,26 +32,35 @@ use std::{
 };
 
 /// Connects to the first of the addresses that answers within `patience`, the earlier ones with a
-/// head start, unless `stop` says that nobody waits for it any more.
+/// head start, unless `stop` says that nobody waits for it any more. The connection has the local
+/// end and the class of a control connection by these options.
 ///
 /// # Errors
 /// If none does: the last error, or that there was no answer.
 pub fn connect_to_first(
     addresses: &[SocketAddr],
+    connect: &ConnectOptions,
     patience: Duration,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<TcpStream> {
-    race::connect(addresses, race::Setup::default(), patience, stop)
+    race::connect(addresses, setup_of_control(connect), patience, stop)
+}
+
+fn setup_of_control(connect: &ConnectOptions) -> race::Setup<'_> {
+    let (local_end, dscp) = (connect.local_ends.first(), connect.dscp);
+    race::Setup { local_end, dscp, ..race::Setup::default() }
 }
 
 /// Connects to the first of the addresses that a proxy reaches, one after the other, all of them
-/// within `patience`: each has half of what is left, and the last one the rest.
+/// within `patience`: each has half of what is left, and the last one the rest. The connection to
+/// the proxy has the local end and the class of a control connection by these options.
 ///
 /// # Errors
 /// If it reaches none: the last error, or that there was no answer.
 pub fn connect_by_proxy(
     proxy: &Proxy,
     addresses: &[SocketAddr],
+    connect: &ConnectOptions,
     patience: Duration,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<SocketAddr> {
@@ -63,7 +73,7 @@ pub fn connect_by_proxy(
         // A proxy that is connected to has its time, too, however long it may be silent.
         let is_late = || Instant::now() >= now + share;
         let stop_or_late = || stop() || is_late();
-        let setup = race::Setup::default();
+        let setup = setup_of_control(connect);
         match by_proxy::connect(proxy, &address.to_string(), setup, share, &stop_or_late) {
             Ok(_) => return Ok(*address),
             Err(error) if stop() => return Err(error),
@@ -122,7 +132,8 @@ mod tests {
             (1..=8).map(|last| SocketAddr::from(([192, 0, 2, last], 9))).collect();
         let patience = Duration::from_secs(2);
         let begun = Instant::now();
-        let tried = connect_by_proxy(&proxy, &addresses, patience, &|| false);
+        let connect = ConnectOptions::default();
+        let tried = connect_by_proxy(&proxy, &addresses, &connect, patience, &|| false);
         let error = tried.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed() < patience * 4, "{:?}", begun.elapsed());

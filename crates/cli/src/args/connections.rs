@@ -1,7 +1,9 @@
 //! Options for the connections that a command makes to a server.
 
+use super::usage_problem;
+use crate::ssh::ways::{Way, only_for_connections};
 use clap::Args;
-use haul_transfer::{ConnectOptions, Dscp, LocalEnd, SciTag};
+use haul_transfer::{ConnectOptions, Dscp, LocalEnd, Problem, SciTag};
 
 /// Options for connections to a server.
 #[derive(Debug, Default, Args)]
@@ -29,6 +31,18 @@ pub struct LowConnections {
 }
 
 impl LowConnections {
+    /// Refuses options for connections to the other side where the user has named another way.
+    ///
+    /// # Errors
+    /// If both were asked for.
+    pub fn check_way(&self, way: Way) -> Result<(), Problem> {
+        let named = only_for_connections(&self.checked());
+        let (Some(way), Some(option)) = (way.option(), named.first()) else { return Ok(()) };
+        let needs = "connections to the other side, which it is for";
+        let hint = "leave out one of both: by that way none are made to the other side";
+        Err(usage_problem(&format!("cannot take {option}"), needs, way, hint))
+    }
+
     /// Gives the options to the library.
     #[must_use]
     pub fn checked(&self) -> ConnectOptions {

@@ -111,6 +111,7 @@ fn between(
     let (program, from, paths, _) = by_ssh(sources)?;
     let (_, to, mut path, (ports, way)) = by_ssh(std::slice::from_ref(target))?;
     transfer.proxy.check_way(way)?;
+    transfer.connections.check_way(way)?;
     let relayed = relayed_words(given)?;
     let options = transfer.checked(sources)?;
     let path = path.remove(0);
@@ -151,6 +152,9 @@ mod tests {
             (&["h:a", "k:b", "--scitag=2.1", "--firefly=h:1"], "cannot take --firefly"),
             (&["h:a", "k:b", "--proxy", "ftp://h"], "cannot take --proxy"),
             (&["h:a", "k:b", "--proxy=http://h", "--reverse"], "found --reverse"),
+            (&["h:a", "k:b", "--bind=eth0", "--reverse"], "cannot take --bind"),
+            (&["h:a", "k:b", "--dscp=le", "--through-ssh"], "cannot take --dscp"),
+            (&["h:a", "k:b", "--scitag=2.1", "--reverse"], "cannot take --scitag"),
         ] {
             let error = copy(words).unwrap_err();
             assert!(error.contains(says), "{words:?}: {error}");

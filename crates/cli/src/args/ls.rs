@@ -46,6 +46,7 @@ impl LowLs {
         let depth = if self.recursive { Depth::All } else { Depth::Names(1) };
         let mut side = OtherSide::named_by(&[&self.url], &self.ssh, self.token_file.as_deref())?;
         self.proxy.give_to(&mut side)?;
+        self.connections.check_way(side.way())?;
         Ok((side, depth))
     }
 }

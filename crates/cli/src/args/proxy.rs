@@ -59,11 +59,7 @@ impl LowProxy {
     /// # Errors
     /// If both were asked for.
     pub fn check_way(&self, way: Way) -> Result<(), Problem> {
-        let option = match way {
-            Way::Any => return Ok(()),
-            Way::Reverse => "--reverse",
-            Way::ThroughSsh => "--through-ssh",
-        };
+        let Some(option) = way.option() else { return Ok(()) };
         if self.proxy.as_ref().is_none_or(|proxy| proxy == NONE) {
             return Ok(());
         }

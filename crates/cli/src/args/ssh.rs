@@ -149,6 +149,15 @@ impl OtherSide {
 }
 
 impl OtherSide {
+    /// Way of the data that the user has named.
+    #[must_use]
+    pub fn way(&self) -> Way {
+        match self {
+            Self::Server(_) => Way::Any,
+            Self::BySsh { way, .. } => *way,
+        }
+    }
+
     /// Whether it is reached by a proxy.
     #[must_use]
     pub fn has_proxy(&self) -> bool {

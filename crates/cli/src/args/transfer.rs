@@ -385,6 +385,7 @@ impl LowTransfer {
     fn other_side(&self, words: &[impl AsRef<OsStr>]) -> Result<OtherSide, Problem> {
         let mut side = OtherSide::named_by(words, &self.ssh, self.token_file.as_deref())?;
         self.proxy.give_to(&mut side)?;
+        self.connections.check_way(side.way())?;
         self.check_path(side.has_proxy())?;
         Ok(side)
     }

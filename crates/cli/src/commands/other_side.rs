@@ -34,8 +34,18 @@ impl Asked {
         (ports, way): (Option<Ports>, Way),
     ) -> Wanted {
         let Self { purpose, removes, retry_for } = self;
-        let of_another = None;
-        Wanted { login, paths, purpose, removes, of_another, ports, way, retry_for, proxy: None }
+        Wanted {
+            login,
+            paths,
+            purpose,
+            removes,
+            of_another: None,
+            ports,
+            way,
+            retry_for,
+            proxy: None,
+            connect: ConnectOptions::default(),
+        }
     }
 }
 
@@ -69,7 +79,8 @@ pub fn reach(
             Ok(Reached { urls, connect, held: Held(None) })
         }
         OtherSide::BySsh { program, login, paths, ports, way, proxy } => {
-            let wanted = Wanted { proxy, ..asked.wanted(login, paths, (ports, way)) };
+            let wanted = asked.wanted(login, paths, (ports, way));
+            let wanted = Wanted { proxy, connect: connect.clone(), ..wanted };
             let (near, urls) = NearEnd::start(&program, wanted, interrupt)?;
             connect.connector = near.connector();
             Ok(Reached { urls, connect, held: Held(Some(near)) })

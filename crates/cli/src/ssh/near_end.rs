@@ -20,11 +20,11 @@ use super::{
     reverse::Listening,
     send_order::SendTarget,
     troubles::{self, NoAnswer},
-    ways::{ThroughSsh, Way},
+    ways::{self, ThroughSsh, Way},
 };
 use haul_transfer::{
-    Connector, Event, HaulUrl, Interrupt, Name, Problem, Proxy, Report, SOFTWARE, Side, Token,
-    TransferError,
+    ConnectOptions, Connector, Event, HaulUrl, Interrupt, Name, Problem, Proxy, Report, SOFTWARE,
+    Side, Token, TransferError,
     internals::{connect_by_proxy, connect_to_first},
 };
 use std::{
@@ -78,6 +78,8 @@ pub struct Wanted {
     pub retry_for: Duration,
     /// Proxy by which the server is connected to.
     pub proxy: Option<Proxy>,
+    /// Choices of the user for the connections to it.
+    pub connect: ConnectOptions,
 }
 
 /// A running ssh, with a server at its other side that ends with it.
@@ -439,18 +441,18 @@ impl NearEnd {
         if self.wanted.way != Way::Any && !start.takes_orders {
             return Err(TransferError::start(troubles::no_other_way(&login, &start.software)));
         }
-        let has_others = start.takes_orders && self.wanted.proxy.is_none();
+        let Wanted { way, proxy, connect, .. } = &self.wanted;
+        let has_others = start.takes_orders && !ways::has_named_path(proxy.as_ref(), connect);
         let wait_max = if has_others { WAY_WAIT_MAX } else { CONNECT_WAIT_MAX };
-        let direct = (self.wanted.way == Way::Any).then(|| match &self.wanted.proxy {
-            Some(proxy) => connect_by_proxy(proxy, &addresses, wait_max, &stop),
-            None => {
-                connect_to_first(&addresses, wait_max, &stop).and_then(|socket| socket.peer_addr())
-            }
+        let direct = (*way == Way::Any).then(|| match proxy {
+            Some(proxy) => connect_by_proxy(proxy, &addresses, connect, wait_max, &stop),
+            None => connect_to_first(&addresses, connect, wait_max, &stop)
+                .and_then(|socket| socket.peer_addr()),
         });
         let (host, port) = match direct {
             Some(Ok(server)) => (server.ip().to_string(), server.port()),
             _ if stop() => return Err(TransferError::interrupted()),
-            // Who names a proxy has data go by it, and by no other way.
+            // Who names a path has data go by it, and by no other way.
             Some(Err(error)) if !has_others => {
                 let problem = troubles::unreachable(&login, &addresses, &error);
                 return Err(TransferError::start(problem));
@@ -502,6 +504,7 @@ impl NearEnd {
         interrupt: &Interrupt,
     ) -> Result<(), TransferError> {
         let login = self.wanted.login.clone();
+        let left_out = ways::left_out(&self.wanted.connect);
         let mut why = no_direct.map(|found| format!("no connection to {login}: {found}"));
         let from_to = |way: &str| format!("connections to {login} -> {way}");
         if self.wanted.way != Way::ThroughSsh {
@@ -512,7 +515,7 @@ impl NearEnd {
                     self.notes.extend(why.map(|why| Event::Fallback {
                         side: Side::Path,
                         from_to,
-                        why,
+                        why: why + &left_out,
                     }));
                     return Ok(());
                 }
@@ -547,7 +550,10 @@ impl NearEnd {
         let ssh = ThroughSsh::new(channels, Some(self.child.id()), because.to_owned());
         self.other_way = OtherWay::Ssh(Arc::new(ssh));
         let from_to = from_to("through ssh");
-        self.notes.extend(why.map(|why| Event::Fallback { side: Side::Path, from_to, why }));
+        self.notes.extend(why.map(|why| {
+            let why = why + &left_out;
+            Event::Fallback { side: Side::Path, from_to, why }
+        }));
         Ok(())
     }
 
@@ -826,6 +832,7 @@ mod tests {
             way: Way::Any,
             retry_for: Duration::ZERO,
             proxy: None,
+            connect: ConnectOptions::default(),
         };
         NearEnd {
             input: child.stdin.take(),

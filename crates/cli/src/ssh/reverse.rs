@@ -10,7 +10,7 @@ use super::{
     ports::{self, Ports},
 };
 use haul_transfer::{
-    Connector, Inlet, Interrupt, Problem,
+    ConnectOptions, Connector, Inlet, Interrupt, Problem,
     internals::{PROOF_BYTES, connect_to_first, is_proof, own_addresses, proof, random_bytes},
 };
 use rustix::net::sockopt;
@@ -284,7 +284,8 @@ impl Coming {
 
     /// Connects, shows that it knows the secret, and waits until the near end takes it.
     fn wait_to_be_taken(&self) -> io::Result<TcpStream> {
-        let mut socket = connect_to_first(&self.addresses, STEP_WAIT_MAX, &|| self.is_over())?;
+        let (connect, stop) = (ConnectOptions::default(), || self.is_over());
+        let mut socket = connect_to_first(&self.addresses, &connect, STEP_WAIT_MAX, &stop)?;
         socket.set_nodelay(true)?;
         sockopt::set_socket_keepalive(&socket, true)?;
         sockopt::set_tcp_keepidle(&socket, KEPT_ALIVE_AFTER)?;

@@ -13,10 +13,11 @@ use super::{
     problem,
     reverse::Listening,
     send_order::{SendOrder, SendTarget},
-    ways::{ThroughSsh, Way},
+    ways::{self, ThroughSsh, Way},
 };
 use haul_transfer::{
-    Connector, Event, HaulUrl, Interrupt, Problem, Proxy, Side, Token, TransferError,
+    ConnectOptions, Connector, Event, HaulUrl, Interrupt, Problem, Proxy, Side, Token,
+    TransferError,
     internals::{connect_by_proxy, connect_to_first},
 };
 use std::{
@@ -92,6 +93,8 @@ pub struct FoundWay {
 pub struct Search<'a> {
     pub order: &'a SendOrder,
     pub proxy: Option<&'a Proxy>,
+    /// Choices of the user for the connections to the target.
+    pub connect: &'a ConnectOptions,
     /// Address that an administrator has this machine listen on, else that of any free port.
     pub listen: &'a str,
     pub own: &'a OwnEnd,
@@ -105,12 +108,13 @@ impl Search<'_> {
     /// If there is none, or the one that the user has named is not there.
     pub fn find(&self) -> Result<FoundWay, TransferError> {
         let way = self.order.other_ways.map_or(Way::Any, |ways| ways.way);
-        // Who names a proxy has data go by it, and by no other way.
-        let has_others = self.order.other_ways.is_some() && self.proxy.is_none();
+        // Who names a path has data go by it, and by no other way.
+        let has_named = ways::has_named_path(self.proxy, self.connect);
+        let has_others = self.order.other_ways.is_some() && !has_named;
         let name = &self.order.target.name;
         let mut why = None;
         if way == Way::Any {
-            match self.connect(if has_others { WAY_WAIT_MAX } else { CONNECT_WAIT_MAX }) {
+            match self.reach(if has_others { WAY_WAIT_MAX } else { CONNECT_WAIT_MAX }) {
                 Ok(server) => {
                     let url = self.url(server.ip().to_string(), server.port())?;
                     let url = HaulUrl { proxy: self.proxy.cloned(), ..url };
@@ -124,7 +128,8 @@ impl Search<'_> {
         let url = self.url(host_of(name).to_owned(), self.order.target.port)?;
         let note = |why: Option<String>, way: &str| {
             let from_to = format!("connections to {name} -> {way}");
-            why.map(|why| Event::Fallback { side: Side::Path, from_to, why })
+            let left_out = ways::left_out(self.connect);
+            why.map(|why| Event::Fallback { side: Side::Path, from_to, why: why + &left_out })
         };
         if way != Way::ThroughSsh {
             match self.wait_for_target() {
@@ -170,7 +175,7 @@ impl Search<'_> {
     }
 
     /// Finds the address by which the target's server can be reached from here.
-    fn connect(&self, time_max: Duration) -> Result<SocketAddr, Problem> {
+    fn reach(&self, time_max: Duration) -> Result<SocketAddr, Problem> {
         let SendTarget { name, port, hosts, .. } = &self.order.target;
         let found = hosts.iter().take(ADDRESSES_MAX).filter_map(|host| {
             // A name may mean nothing here.
@@ -179,10 +184,9 @@ impl Search<'_> {
         let addresses: Vec<SocketAddr> = found.flatten().take(ADDRESSES_MAX).collect();
         let stop = || self.interrupt.load(Ordering::Relaxed);
         let reached = match self.proxy {
-            Some(proxy) => connect_by_proxy(proxy, &addresses, time_max, &stop),
-            None => {
-                connect_to_first(&addresses, time_max, &stop).and_then(|socket| socket.peer_addr())
-            }
+            Some(proxy) => connect_by_proxy(proxy, &addresses, self.connect, time_max, &stop),
+            None => connect_to_first(&addresses, self.connect, time_max, &stop)
+                .and_then(|socket| socket.peer_addr()),
         };
         reached.map_err(|error| {
             let tried: Vec<String> = addresses.iter().map(|one| one.ip().to_string()).collect();
@@ -237,4 +241,37 @@ pub fn host_of(login: &str) -> &str {
     let host = login.rsplit('@').next().unwrap_or(login);
     let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     inner.filter(|inner| inner.parse::<IpAddr>().is_ok()).unwrap_or(host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ssh::messages::EncodedPath;
+    use haul_transfer::LocalEnd;
+
+    /// The target may let in some addresses alone, and another has another way to it.
+    #[test]
+    fn the_way_is_sought_from_the_address_that_the_data_comes_from() {
+        let server = TcpListener::bind("127.0.0.1:0").unwrap();
+        let order = SendOrder {
+            target: SendTarget {
+                name: "dtn2".into(),
+                token: String::new(),
+                port: server.local_addr().unwrap().port(),
+                hosts: vec!["127.0.0.1".into()],
+                path: EncodedPath::of(b""),
+            },
+            options: Vec::new(),
+            other_ways: None,
+        };
+        let mut connect = ConnectOptions::default();
+        connect.local_ends = vec![LocalEnd::Address([127, 0, 0, 3].into())];
+        let (_, output) = io::pipe().unwrap();
+        let own = OwnEnd::new(Outgoing::new(output.into()));
+        let (listen, interrupt) = (ANY_FREE_PORT, &Interrupt::default());
+        let search =
+            Search { order: &order, proxy: None, connect: &connect, listen, own: &own, interrupt };
+        search.reach(CONNECT_WAIT_MAX).unwrap();
+        assert_eq!(server.accept().unwrap().1.ip().to_string(), "127.0.0.3");
+    }
 }

@@ -49,8 +49,8 @@ pub fn run(
     watch(&own, interrupt)?;
     let prepared = prepare((request, order), (serve, places), read_options);
     let found = prepared.and_then(|(sources, PushOptions { options, proxy })| {
-        let (proxy, listen) = (proxy.as_ref(), &serve.listen);
-        let found = Search { order, proxy, listen, own: &own, interrupt }.find()?;
+        let (proxy, listen, connect) = (proxy.as_ref(), &serve.listen, &options.connect);
+        let found = Search { order, proxy, connect, listen, own: &own, interrupt }.find()?;
         Ok((sources, options, found))
     });
     let (sources, mut options, FoundWay { url, connector, note }) = match found {

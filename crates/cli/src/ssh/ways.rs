@@ -1,7 +1,7 @@
 //! Ways that the data of a copy goes, beside the ssh that has started it.
 
 use super::channels::Channels;
-use haul_transfer::Connector;
+use haul_transfer::{ConnectOptions, Connector, Proxy};
 use serde::{Deserialize, Serialize};
 use std::{
     fs, io,
@@ -22,6 +22,48 @@ pub enum Way {
     Reverse,
     /// ssh itself.
     ThroughSsh,
+}
+
+impl Way {
+    /// The option that names it; `None` where the user has named none.
+    #[must_use]
+    pub fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Any => None,
+            Self::Reverse => Some("--reverse"),
+            Self::ThroughSsh => Some("--through-ssh"),
+        }
+    }
+}
+
+/// Names of the options among these that are for connections to the other side alone: no other way
+/// has them.
+#[must_use]
+pub fn only_for_connections(connect: &ConnectOptions) -> Vec<&'static str> {
+    let named = [
+        ("--bind", !connect.local_ends.is_empty()),
+        ("--dscp", connect.dscp.is_some()),
+        ("--scitag", connect.scitag.is_some()),
+    ];
+    named.into_iter().filter_map(|(name, is_named)| is_named.then_some(name)).collect()
+}
+
+/// Whether no way is tried but connections to the other side: the user has named the path that they
+/// take, by a proxy or by a local end, and other ways do not take it.
+#[must_use]
+pub fn has_named_path(proxy: Option<&Proxy>, connect: &ConnectOptions) -> bool {
+    proxy.is_some() || !connect.local_ends.is_empty()
+}
+
+/// Words, behind those on why another way is taken, on options that it does not have; none where
+/// there are no such options.
+#[must_use]
+pub fn left_out(connect: &ConnectOptions) -> String {
+    match only_for_connections(connect)[..] {
+        [] => String::new(),
+        [name] => format!("; {name} does not count there"),
+        [.., _] => format!("; {} do not count there", only_for_connections(connect).join(", ")),
+    }
 }
 
 /// Connections that ssh carries.

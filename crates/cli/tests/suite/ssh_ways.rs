@@ -157,13 +157,15 @@ fn data_goes_through_ssh_where_no_connection_can_be_made_and_that_is_told() {
     let Some(sshd) = Sshd::start(&place) else { return };
     enter(&sshd, &place, &namespace);
     place.file(&place.source("large"), 24 << 20);
-    let ran = sshd.run(&place, &words!["push", place.source("large"), there("large")]);
+    let words = words!["push", place.source("large"), there("large"), "--dscp", "le"];
+    let ran = sshd.run(&place, &words);
     assert!(way(&ran).contains("no connection could be made beside it"), "{ran:?}");
     assert!(way(&ran).contains("% of a processor"), "{ran:?}");
     let told = ran.named("fallback");
     let why = told[0]["why"].as_str().unwrap();
     assert!(ways(&ran)[0].ends_with("-> through ssh"), "{ran:?}");
-    for part in ["203.0.113.7", "no connection to far", "none from there"] {
+    for part in ["203.0.113.7", "no connection to far", "none from there", "--dscp does not count"]
+    {
         assert!(why.contains(part), "{why}");
     }
     assert_same_files(&place.source("large"), &sshd.home("large"));
@@ -214,6 +216,23 @@ fn a_range_of_ports_is_for_the_end_that_listens() {
     let serves = place.start(&[serve, words![port.to_string()]].concat());
     let line = serves.wait_for("listening line", |_| true);
     assert!(line["url"].as_str().unwrap().contains(&format!(":{port}")), "{line}");
+}
+
+/// Marks and local ends are for connections that this machine makes to the other side.
+#[test]
+fn an_option_for_connections_to_the_other_side_is_refused_beside_another_way() {
+    let place = Place::new();
+    place.file(&place.source("a"), 1);
+    let push = words!["push", place.source("a"), there("")];
+    for words in [push, words!["pull", there("a"), "."], words!["ls", there("")]] {
+        for way in ["--reverse", "--through-ssh"] {
+            for option in ["--bind=127.0.0.1", "--dscp=le", "--scitag=2.14"] {
+                let ran = place.run(&[&words[..], &words![way, option]].concat());
+                let name = option.split('=').next().unwrap();
+                ran.refused(&[&format!("cannot take {name}"), way, "leave out one of both"]);
+            }
+        }
+    }
 }
 
 /// Options of a copy over ssh mean nothing where a server runs already, and are not passed over.
