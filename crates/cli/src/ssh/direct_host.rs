@@ -4,12 +4,37 @@
 //! the address translation of a cloud.
 
 use super::{login::Login, program::SshProgram};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-/// Name or address of the host; `None` where ssh goes by way of another, or does not say.
-#[must_use]
-pub fn of(program: &SshProgram, login: &Login) -> Option<String> {
-    let told = program.configuration(login)?.output().ok()?;
-    host_of(&String::from_utf8_lossy(&told.stdout))
+/// Most addresses of a name that are kept.
+const ADDRESSES_MAX: usize = 32;
+
+/// Place of a machine as ssh's configuration here has it.
+#[derive(Clone, Debug, Default)]
+pub struct KnownHost {
+    /// Name or address that ssh(1) connects to by itself; `None` where it goes by way of another
+    /// host, or does not say.
+    pub name: Option<String>,
+    /// Addresses that the name has here, without a port.
+    pub found: Vec<SocketAddr>,
+}
+
+impl KnownHost {
+    /// Asks ssh, which may take as long as what its configuration runs, and looks the name up.
+    #[must_use]
+    pub fn of(program: &SshProgram, login: &Login) -> Self {
+        let told = program.configuration(login).and_then(|mut command| command.output().ok());
+        let name = told.and_then(|told| host_of(&String::from_utf8_lossy(&told.stdout)));
+        let found = name.as_ref().and_then(|name| (name.as_str(), 0).to_socket_addrs().ok());
+        let found = found.into_iter().flatten().take(ADDRESSES_MAX).collect();
+        Self { name, found }
+    }
+
+    /// Addresses of the name as another machine may know them, without the interface of this one.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.found.iter().map(|found| found.ip().to_canonical()).collect()
+    }
 }
 
 /// Reads the lines of `ssh -G`: a keyword in small letters and its value.

@@ -7,7 +7,7 @@
 use super::{
     bridge::Bridge,
     channels::Channels,
-    direct_host,
+    direct_host::KnownHost,
     frame::{self, FrameError, NOISE_BYTES_MAX, THROUGH},
     install::Installer,
     login::Login,
@@ -29,7 +29,7 @@ use haul_transfer::{
 };
 use std::{
     io::{self, BufReader, Read, Write},
-    net::{IpAddr, SocketAddr, ToSocketAddrs},
+    net::{IpAddr, SocketAddr},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering, mpsc},
     thread,
@@ -103,6 +103,7 @@ pub struct NearEnd {
     takes_orders: bool,
     is_end_told: bool,
     installed: Option<Event>,
+    known: KnownHost,
 }
 
 /// Way of the data where it is not by connections to the other side.
@@ -155,6 +156,7 @@ impl NearEnd {
         wanted: Wanted,
         interrupt: &Interrupt,
     ) -> Result<(Self, SendTarget), TransferError> {
+        let known = KnownHost::of(program, &wanted.login);
         let (mut near, start) = Self::start_server(program, wanted, interrupt)?;
         near.check(&start)?;
         near.takes_orders = start.takes_orders;
@@ -162,9 +164,9 @@ impl NearEnd {
             let problem = troubles::no_other_way(&near.wanted.login, &start.software);
             return Err(TransferError::start(problem));
         }
-        let host = direct_host::of(program, &near.wanted.login);
-        let target = SendTarget::of(near.wanted.login.to_string(), &start, host);
+        let target = SendTarget::of(near.wanted.login.to_string(), &start, known.name.clone());
         let target = target.ok_or_else(|| near.odd("no path", &start.software))?;
+        near.known = known;
         Ok((near, target))
     }
 
@@ -225,6 +227,7 @@ impl NearEnd {
             takes_orders: false,
             is_end_told: false,
             installed: None,
+            known: KnownHost::default(),
         };
         let heard = listen((output, decided), errors, said).map_err(|error| {
             let found = error.to_string();
@@ -317,11 +320,9 @@ impl NearEnd {
         self.decide = None;
     }
 
-    /// Addresses of the name that ssh connects to by itself.
-    pub(super) fn addresses_of_ssh(&self, program: &SshProgram) -> Vec<IpAddr> {
-        let host = direct_host::of(program, &self.wanted.login);
-        let found = host.and_then(|host| (host.as_str(), 0).to_socket_addrs().ok());
-        found.into_iter().flatten().take(ADDRESSES_MAX).map(|found| found.ip()).collect()
+    /// The place of the other side as ssh's configuration has it, where another machine sends to it.
+    pub(super) fn known(&self) -> &KnownHost {
+        &self.known
     }
 
     /// The machine at the other side.
@@ -666,10 +667,10 @@ impl Drop for NearEnd {
 fn addresses(program: &SshProgram, login: &Login, start: &Start) -> Vec<SocketAddr> {
     let told = start.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok());
     let mut told = told.map(|address| SocketAddr::new(address, start.port));
-    let host = direct_host::of(program, login);
-    let found = host.and_then(|host| (host.as_str(), start.port).to_socket_addrs().ok());
+    let mut found = KnownHost::of(program, login).found;
+    found.iter_mut().for_each(|found| found.set_port(start.port));
     let mut addresses: Vec<SocketAddr> = Vec::new();
-    for address in told.next().into_iter().chain(found.into_iter().flatten()).chain(told) {
+    for address in told.next().into_iter().chain(found).chain(told) {
         if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
             addresses.push(address);
         }
@@ -848,6 +849,7 @@ mod tests {
             takes_orders: true,
             is_end_told: false,
             installed: None,
+            known: KnownHost::default(),
         }
     }
 

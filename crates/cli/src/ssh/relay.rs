@@ -7,6 +7,7 @@
 
 use super::{
     bridge::Bridge,
+    direct_host::KnownHost,
     messages::{Answer, Come, PushEnded},
     near_end::{self, Heard, NearEnd, Wanted},
     ports::Ports,
@@ -66,6 +67,8 @@ impl Relay {
         let ways = order.other_ways;
         let ports = ways.and_then(|ways| ways.ports);
         let may_go = |way| ways.is_some_and(|ways| [Way::Any, way].contains(&ways.way));
+        // A machine that listens waits for seconds only.
+        let known = KnownHost::of(program, &wanted.login);
         let mut request = near_end::request(&wanted).map_err(TransferError::start)?;
         request.send = Some(order);
         let (mut near, heard, mut answer) = NearEnd::begin(program, wanted, &request, interrupt)?;
@@ -85,7 +88,7 @@ impl Relay {
                 // Each is said once, and in this order.
                 Answer::Listens(come) if may_go(Way::Reverse) && !goes_otherwise => {
                     has_listened = true;
-                    let found = [&near, target].map(|one| one.addresses_of_ssh(program));
+                    let found = [&known, target.known()].map(KnownHost::addresses);
                     let come = elsewhere(come, &found, ports);
                     come.into_iter().for_each(|come| target.have_it_come_to(come));
                 }

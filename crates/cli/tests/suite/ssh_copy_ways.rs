@@ -17,7 +17,13 @@ use haul_emulator::{EmulatorError, namespace::Namespace, veth::Veth};
 use haul_testkit::skip::skip;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
-use std::{ffi::OsString, fs, net::TcpListener, os::unix::process::CommandExt, process::Command};
+use std::{
+    ffi::OsString,
+    fs,
+    net::TcpListener,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    process::Command,
+};
 
 /// Two machines with networks of their own. The test's machine has a way to neither but ssh.
 struct Apart {
@@ -467,4 +473,22 @@ fn a_signal_that_ends_both_ssh_too_is_told_as_the_interruption_that_it_is() {
         assert!(ran.err.contains("interrupted"), "{option}: {ran:?}");
         machines.are_free();
     }
+}
+
+/// `Match exec` of ssh_config(5) may ask others.
+#[test]
+fn an_ssh_that_is_slow_to_tell_its_configuration_takes_no_time_of_the_target() {
+    let Some(machines) = Machines::start() else { return };
+    let place = &machines.place;
+    let script = "#!/bin/sh\ncase \" $* \" in *' -G '*) sleep 3;; esac\nexec ssh \"$@\"\n";
+    fs::create_dir(place.path("bin")).unwrap();
+    fs::write(place.path("bin/ssh"), script).unwrap();
+    fs::set_permissions(place.path("bin/ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let [ssh, config] = ["bin/ssh", "ssh_config"].map(|name| place.path(name));
+    let ssh = format!("{} -F {}", ssh.display(), config.display());
+    let words = [&words!["copy"], &large(&machines)[..], &words!["--ssh", ssh, "--reverse"]];
+    let ran = place.run(&words.concat());
+    assert!(way(&ran).starts_with("the other side made"), "{ran:?}");
+    assert_large_arrived(&machines);
+    machines.are_free();
 }
