@@ -4,7 +4,7 @@
 //! same list of what may travel: nothing among it names a file, a program or a token there.
 
 use super::{proxy::LowProxy, transfer::LowTransfer, usage_problem};
-use crate::ssh::sending::PushOptions;
+use crate::ssh::sending::{ProxyChoice, PushOptions};
 use clap::{ArgMatches, Args, Command, FromArgMatches, Parser, parser::ValueSource};
 use haul_transfer::Problem;
 use std::ffi::OsString;
@@ -145,14 +145,14 @@ struct LowRelayed {
 }
 
 /// Reads words that came from the near end, which may be of another version, or lie. They are those
-/// of a push to this host.
+/// of a push to a machine with these hosts, each of which may be reached without a proxy.
 ///
 /// # Errors
 /// If one of them is none that may travel, or they make no sense together.
 pub fn read_relayed(
     words: &[String],
     sources: &[OsString],
-    host: &str,
+    hosts: &[String],
 ) -> Result<PushOptions, Problem> {
     let refused = |found: &str| {
         let needs = "options of a push that this haul has, and that name no file here";
@@ -175,8 +175,14 @@ pub fn read_relayed(
         let text = error.to_string();
         refused(text.lines().next().unwrap_or_default().trim_start_matches("error: "))
     })?;
-    let proxy = low.transfer.proxy.for_host(host)?;
-    low.transfer.check_path(proxy.is_some())?;
+    let mut proxy = ProxyChoice::default();
+    for host in hosts {
+        match low.transfer.proxy.for_host(host)? {
+            Some(found) => proxy.proxy = Some(found),
+            None => proxy.without.push(host.clone()),
+        }
+    }
+    low.transfer.check_path(proxy.proxy.is_some())?;
     Ok(PushOptions { options: low.transfer.checked(sources)?, proxy })
 }
 
@@ -203,7 +209,7 @@ mod tests {
     fn nothing_that_names_a_file_or_a_program_is_taken_from_the_near_end() {
         let read = |words: &[&str]| {
             let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-            let read = read_relayed(&words, &["a".into()], "localhost");
+            let read = read_relayed(&words, &["a".into()], &["dtn2".into(), "10.0.0.5".into()]);
             read.map_err(|problem| problem.to_string())
         };
         for word in [
@@ -227,7 +233,10 @@ mod tests {
         assert!(read(&["--protection=safe", "--digest=none"]).unwrap_err().contains("--digest"));
         let words = ["--streams=2", "--exclude=-x y", "--dry-run", "--proxy=socks5://p:9"];
         let PushOptions { options, proxy } = read(&words).unwrap();
-        assert_eq!(proxy.unwrap().to_string(), "socks5://p:9");
+        assert_eq!(
+            (proxy.proxy.unwrap().to_string(), proxy.without),
+            ("socks5://p:9".into(), vec![])
+        );
         assert_eq!(options.streams, Some(2));
         assert_eq!(options.selection.rules[0].pattern, b"-x y");
         assert!(options.file_options.dry_run);

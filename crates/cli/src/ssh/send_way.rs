@@ -13,6 +13,7 @@ use super::{
     problem,
     reverse::Listening,
     send_order::{SendOrder, SendTarget},
+    sending::ProxyChoice,
     ways::{self, ThroughSsh, Way},
 };
 use haul_transfer::{
@@ -27,7 +28,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Time for the addresses of the target, all together, to answer.
@@ -92,7 +93,7 @@ pub struct FoundWay {
 #[derive(Debug)]
 pub struct Search<'a> {
     pub order: &'a SendOrder,
-    pub proxy: Option<&'a Proxy>,
+    pub proxy: &'a ProxyChoice,
     /// Choices of the user for the connections to the target.
     pub connect: &'a ConnectOptions,
     /// Address that an administrator has this machine listen on, else that of any free port.
@@ -109,15 +110,15 @@ impl Search<'_> {
     pub fn find(&self) -> Result<FoundWay, TransferError> {
         let way = self.order.other_ways.map_or(Way::Any, |ways| ways.way);
         // Who names a path has data go by it, and by no other way.
-        let has_named = ways::has_named_path(self.proxy, self.connect);
+        let has_named = ways::has_named_path(self.proxy.proxy.as_ref(), self.connect);
         let has_others = self.order.other_ways.is_some() && !has_named;
         let name = &self.order.target.name;
         let mut why = None;
         if way == Way::Any {
             match self.reach(if has_others { WAY_WAIT_MAX } else { CONNECT_WAIT_MAX }) {
-                Ok(server) => {
+                Ok((server, proxy)) => {
                     let url = self.url(server.ip().to_string(), server.port())?;
-                    let url = HaulUrl { proxy: self.proxy.cloned(), ..url };
+                    let url = HaulUrl { proxy: proxy.cloned(), ..url };
                     return Ok(FoundWay { url, connector: None, note: None });
                 }
                 Err(problem) if !has_others => return Err(TransferError::start(problem)),
@@ -174,20 +175,31 @@ impl Search<'_> {
         Ok(HaulUrl { token: Some(token), host, port, path, proxy: None })
     }
 
-    /// Finds the address by which the target's server can be reached from here.
-    fn reach(&self, time_max: Duration) -> Result<SocketAddr, Problem> {
+    /// Finds the address by which the target's server can be reached from here, and the proxy to
+    /// it. Hosts without a proxy come first.
+    fn reach(&self, time_max: Duration) -> Result<(SocketAddr, Option<&Proxy>), Problem> {
         let SendTarget { name, port, hosts, .. } = &self.order.target;
-        let found = hosts.iter().take(ADDRESSES_MAX).filter_map(|host| {
+        let ProxyChoice { proxy, without } = self.proxy;
+        let addresses = |is_meant: &dyn Fn(&String) -> bool| -> Vec<SocketAddr> {
+            let hosts = hosts.iter().take(ADDRESSES_MAX).filter(|host| is_meant(host));
             // A name may mean nothing here.
-            (host.as_str(), *port).to_socket_addrs().ok()
-        });
-        let addresses: Vec<SocketAddr> = found.flatten().take(ADDRESSES_MAX).collect();
-        let stop = || self.interrupt.load(Ordering::Relaxed);
-        let reached = match self.proxy {
-            Some(proxy) => connect_by_proxy(proxy, &addresses, self.connect, time_max, &stop),
-            None => connect_to_first(&addresses, self.connect, time_max, &stop)
-                .and_then(|socket| socket.peer_addr()),
+            let found = hosts.filter_map(|host| (host.as_str(), *port).to_socket_addrs().ok());
+            found.flatten().take(ADDRESSES_MAX).collect()
         };
+        let is_direct = |host: &String| proxy.is_none() || without.contains(host);
+        let direct = addresses(&is_direct);
+        let by_proxy = addresses(&|host| !is_direct(host));
+        let deadline = Instant::now() + time_max;
+        let stop = || self.interrupt.load(Ordering::Relaxed);
+        let share = if by_proxy.is_empty() { time_max } else { time_max / 2 };
+        let mut reached = connect_to_first(&direct, self.connect, share, &stop)
+            .and_then(|socket| Ok((socket.peer_addr()?, None)));
+        if let (Err(_), Some(proxy), false) = (&reached, proxy, by_proxy.is_empty()) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            reached = connect_by_proxy(proxy, &by_proxy, self.connect, left, &stop)
+                .map(|server| (server, Some(proxy)));
+        }
+        let addresses = [direct, by_proxy].concat();
         reached.map_err(|error| {
             let tried: Vec<String> = addresses.iter().map(|one| one.ip().to_string()).collect();
             let tried = if tried.is_empty() { "no address".to_owned() } else { tried.join(", ") };
@@ -269,8 +281,9 @@ mod tests {
         let (_, output) = io::pipe().unwrap();
         let own = OwnEnd::new(Outgoing::new(output.into()));
         let (listen, interrupt) = (ANY_FREE_PORT, &Interrupt::default());
+        let proxy = &ProxyChoice::default();
         let search =
-            Search { order: &order, proxy: None, connect: &connect, listen, own: &own, interrupt };
+            Search { order: &order, proxy, connect: &connect, listen, own: &own, interrupt };
         search.reach(CONNECT_WAIT_MAX).unwrap();
         assert_eq!(server.accept().unwrap().1.ip().to_string(), "127.0.0.3");
     }

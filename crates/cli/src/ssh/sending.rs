@@ -10,7 +10,7 @@ use super::{
     paths::Places,
     problem,
     send_order::SendOrder,
-    send_way::{self, FoundWay, OwnEnd, Search},
+    send_way::{FoundWay, OwnEnd, Search},
 };
 use haul_transfer::{
     Beneath, Event, Interrupt, Problem, Proxy, PushRequest, ServeOptions, SourceSpec,
@@ -28,12 +28,20 @@ use std::{
 #[derive(Debug)]
 pub struct PushOptions {
     pub options: TransferOptions,
-    /// Proxy by which the target is reached, of those options or of the environment.
-    pub proxy: Option<Proxy>,
+    pub proxy: ProxyChoice,
 }
 
-/// Reads the options of a push for these sources, to this host.
-pub type ReadOptions = fn(&[String], &[OsString], &str) -> Result<PushOptions, Problem>;
+/// Proxy by which a target is reached, of the options or of the environment, and hosts of the
+/// target that the environment has reached without it.
+#[derive(Debug, Default)]
+pub struct ProxyChoice {
+    /// The proxy; `None` where no host is reached by one.
+    pub proxy: Option<Proxy>,
+    pub without: Vec<String>,
+}
+
+/// Reads the options of a push for these sources, to a machine with these hosts.
+pub type ReadOptions = fn(&[String], &[OsString], &[String]) -> Result<PushOptions, Problem>;
 
 /// Sends what was asked for, and tells its events.
 ///
@@ -49,7 +57,7 @@ pub fn run(
     watch(&own, interrupt)?;
     let prepared = prepare((request, order), (serve, places), read_options);
     let found = prepared.and_then(|(sources, PushOptions { options, proxy })| {
-        let (proxy, listen, connect) = (proxy.as_ref(), &serve.listen, &options.connect);
+        let (proxy, listen, connect) = (&proxy, &serve.listen, &options.connect);
         let found = Search { order, proxy, connect, listen, own: &own, interrupt }.find()?;
         Ok((sources, options, found))
     });
@@ -121,8 +129,8 @@ fn prepare(
     let start = TransferError::start;
     let paths = request.checked_paths().map_err(start)?;
     let words: Vec<OsString> = paths.iter().cloned().map(OsString::from_vec).collect();
-    let host = send_way::host_of(&order.target.name);
-    let mut push = read_options(&order.options, &words, host).map_err(start)?;
+    let hosts = &order.target.hosts;
+    let mut push = read_options(&order.options, &words, hosts).map_err(start)?;
     check_restrictions(serve, &push.options).map_err(start)?;
     if places.only.is_some() {
         check_path(&order.options).map_err(start)?;

@@ -492,3 +492,16 @@ fn an_ssh_that_is_slow_to_tell_its_configuration_takes_no_time_of_the_target() {
     assert_large_arrived(&machines);
     machines.are_free();
 }
+
+/// The environment of the machine that sends is asked about the host that is connected to. The name
+/// by which the user calls it is known here alone.
+#[test]
+fn a_host_without_a_proxy_at_the_machine_that_sends_is_the_one_that_it_connects_to() {
+    // Port 9 has no proxy: who asks it goes nowhere.
+    let one = SshdSetup::new().environment("ALL_PROXY", "http://127.0.0.1:9");
+    let Some(machines) = Machines::with(one, SshdSetup::new()) else { return };
+    let ran = machines.copy(&large(&machines));
+    assert_eq!((way(&ran), ways(&ran)), (String::new(), vec![]), "{ran:?}");
+    assert_large_arrived(&machines);
+    machines.are_free();
+}

@@ -34,6 +34,8 @@ pub struct SshdSetup {
     no_haul: bool,
     /// Directories in front of the PATH there, each with a colon behind.
     search_first: String,
+    /// More of the environment there, each with a blank in front.
+    environment: String,
 }
 
 /// A running sshd, killed when dropped.
@@ -62,6 +64,12 @@ impl SshdSetup {
     /// Puts a directory in front of the PATH there.
     pub fn search_first(mut self, directory: &Path) -> Self {
         self.search_first = format!("{}:", directory.display());
+        self
+    }
+
+    /// Sets a variable there.
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment += &format!(" {name}={value}");
         self
     }
 
@@ -153,7 +161,7 @@ pub fn write_configs(setup: &SshdSetup, place: &Place, port: u16) {
         "KbdInteractiveAuthentication no".to_owned(),
         "PermitRootLogin yes".to_owned(),
         "PrintMotd no".to_owned(),
-        format!("SetEnv HOME={} PATH={search}", path("home")),
+        format!("SetEnv HOME={} PATH={search}{}", path("home"), setup.environment),
         format!("Subsystem haul {haul}/haul serve --over-ssh"),
     ];
     fs::write(place.path("sshd_config"), lines.join("\n") + "\n").unwrap();
