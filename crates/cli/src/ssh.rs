@@ -6,10 +6,11 @@
 
 mod bridge;
 mod channels;
-mod direct_host;
+pub mod direct_host;
 pub mod far_end;
 mod frame;
 pub mod install;
+mod led;
 pub mod login;
 mod messages;
 pub mod near_end;

@@ -10,6 +10,7 @@ use crate::{
     interrupt,
     ssh::{
         NeededRights, Purpose,
+        direct_host::KnownHost,
         near_end::{NearEnd, Wanted},
         relay::Relay,
         send_order::{OtherWays, SendOrder},
@@ -46,7 +47,8 @@ fn run_between(between: Between) -> Result<ExitStatus, Failure> {
     let read = options.file_options.compare_content && !replaces;
     let of_another = Some(NeededRights { list, read });
     let wanted = Wanted { of_another, ..asked.wanted(to, vec![path], (ports, way)) };
-    let (mut near, mut target) = NearEnd::start_for_another(&program, wanted, &interrupt)?;
+    let sender = KnownHost::of(&program, &from);
+    let (mut near, mut target) = NearEnd::start_for_another(&program, wanted, &sender, &interrupt)?;
     if way != Way::Any {
         // An older haul goes by connections alone: with no address it goes by none.
         target.hosts.clear();
@@ -59,7 +61,7 @@ fn run_between(between: Between) -> Result<ExitStatus, Failure> {
     };
     let wanted = asked.wanted(from, paths, (None, Way::Any));
     let order = SendOrder { target, options: relayed, other_ways };
-    let relay = Relay::start(&program, wanted, order, &mut near, &interrupt)?;
+    let relay = Relay::start(&program, (wanted, sender), order, &mut near, &interrupt)?;
     near.reached_at(relay.server());
     let held = Held::by(near);
     let screen = ui::screen(&transfer);

@@ -10,6 +10,7 @@ use super::{
     direct_host::KnownHost,
     frame::{self, FrameError, NOISE_BYTES_MAX, THROUGH},
     install::Installer,
+    led::{self, Place},
     login::Login,
     messages::{
         Answer, Come, EncodedPath, Lacks, NeededRights, Order, Purpose, Request, Start, VERSION,
@@ -29,7 +30,7 @@ use haul_transfer::{
 };
 use std::{
     io::{self, BufReader, Read, Write},
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering, mpsc},
     thread,
@@ -54,8 +55,6 @@ const WAY_WAIT_MAX: Duration = Duration::from_secs(5);
 const END_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Least grace that a server is asked for.
 const GRACE_MIN: Duration = Duration::from_secs(10);
-/// Most addresses that are tried.
-const ADDRESSES_MAX: usize = 32;
 /// Most bytes that are kept of standard error.
 const SAID_BYTES_MAX: usize = 64 << 10;
 /// Most bytes of a request: what any pipe takes without a reader.
@@ -103,7 +102,7 @@ pub struct NearEnd {
     takes_orders: bool,
     is_end_told: bool,
     installed: Option<Event>,
-    known: KnownHost,
+    place: Place,
 }
 
 /// Way of the data where it is not by connections to the other side.
@@ -147,13 +146,14 @@ impl NearEnd {
         Ok((near, urls))
     }
 
-    /// Runs ssh and waits for a server that another machine will send to.
+    /// Runs ssh and waits for a server that another machine will send to, of which this is known.
     ///
     /// # Errors
     /// If ssh fails, or haul is not there or cannot begin.
     pub fn start_for_another(
         program: &SshProgram,
         wanted: Wanted,
+        sender: &KnownHost,
         interrupt: &Interrupt,
     ) -> Result<(Self, SendTarget), TransferError> {
         let known = KnownHost::of(program, &wanted.login);
@@ -164,9 +164,12 @@ impl NearEnd {
             let problem = troubles::no_other_way(&near.wanted.login, &start.software);
             return Err(TransferError::start(problem));
         }
-        let target = SendTarget::of(near.wanted.login.to_string(), &start, known.name.clone());
+        near.place = Place::new(&start.addresses, known);
+        let sender = Place { told: Vec::new(), known: sender.clone() };
+        let (name, ports) = (near.wanted.login.to_string(), near.wanted.ports);
+        let hosts = led::hosts(&near.place, &sender, (start.port, ports));
+        let target = SendTarget::of(name, &start, hosts);
         let target = target.ok_or_else(|| near.odd("no path", &start.software))?;
-        near.known = known;
         Ok((near, target))
     }
 
@@ -227,7 +230,7 @@ impl NearEnd {
             takes_orders: false,
             is_end_told: false,
             installed: None,
-            known: KnownHost::default(),
+            place: Place::default(),
         };
         let heard = listen((output, decided), errors, said).map_err(|error| {
             let found = error.to_string();
@@ -320,9 +323,9 @@ impl NearEnd {
         self.decide = None;
     }
 
-    /// The place of the other side as ssh's configuration has it, where another machine sends to it.
-    pub(super) fn known(&self) -> &KnownHost {
-        &self.known
+    /// The place of the other side, where another machine sends to it.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// The machine at the other side.
@@ -436,7 +439,8 @@ impl NearEnd {
     ) -> Result<Vec<HaulUrl>, TransferError> {
         let (token, paths) = self.check(start)?;
         let login = self.wanted.login.clone();
-        let addresses = addresses(program, &login, start);
+        let known = KnownHost::of(program, &login);
+        let addresses = addresses(known, start, self.wanted.ports);
         let stop = || interrupt.load(Ordering::Relaxed);
         let decide = self.decide.take();
         if self.wanted.way != Way::Any && !start.takes_orders {
@@ -662,18 +666,18 @@ impl Drop for NearEnd {
     }
 }
 
-/// Addresses of the server, the best first: the one that ssh has come to, those of the name that it
-/// has used, and others of that machine.
-fn addresses(program: &SshProgram, login: &Login, start: &Start) -> Vec<SocketAddr> {
-    let told = start.addresses.iter().filter_map(|text| text.parse::<IpAddr>().ok());
-    let mut told = told.map(|address| SocketAddr::new(address, start.port));
-    let mut found = KnownHost::of(program, login).found;
-    found.iter_mut().for_each(|found| found.set_port(start.port));
+/// Addresses of the server to which it may lead this machine, the best first: the one that ssh has
+/// come to, those of the name that it has used, and others of that machine.
+fn addresses(known: KnownHost, start: &Start, ports: Option<Ports>) -> Vec<SocketAddr> {
+    let found = known.found.clone();
+    let place = Place::new(&start.addresses, known);
     let mut addresses: Vec<SocketAddr> = Vec::new();
-    for address in told.next().into_iter().chain(found).chain(told) {
-        if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
-            addresses.push(address);
-        }
+    for address in led::addresses(&place, &Place::here(), (start.port, ports)) {
+        // What was looked up here may have an interface of this machine.
+        let found = found.iter().find(|found| found.ip().to_canonical() == address);
+        let mut address = found.copied().unwrap_or((address, 0).into());
+        address.set_port(start.port);
+        addresses.push(address);
     }
     addresses
 }
@@ -849,7 +853,7 @@ mod tests {
             takes_orders: true,
             is_end_told: false,
             installed: None,
-            known: KnownHost::default(),
+            place: Place::default(),
         }
     }
 

@@ -8,6 +8,7 @@
 use super::{
     bridge::Bridge,
     direct_host::KnownHost,
+    led::{self, Place},
     messages::{Answer, Come, PushEnded},
     near_end::{self, Heard, NearEnd, Wanted},
     ports::Ports,
@@ -31,12 +32,8 @@ const END_WAIT_MAX: Duration = Duration::from_secs(20);
 /// Time that a target may take nothing of what goes through ssh, where a shorter time is named in
 /// which to get back to it.
 const HELD_MIN: Duration = Duration::from_secs(5);
-/// Ports below this one are for services of the system, to which no machine is led by another.
-const PORT_MIN: u16 = 1024;
 /// Words on what to do when ssh ended early.
 const GOES_ON: &str = "what arrived stays at the target: the same command goes on there";
-/// Most addresses of a machine that listens.
-const ADDRESSES_MAX: usize = 32;
 
 /// A machine that sends to another.
 #[derive(Debug)]
@@ -53,13 +50,14 @@ pub struct Relay {
 
 impl Relay {
     /// Runs ssh and waits until haul there has found a way to the target's server. Where that is no
-    /// connection from there, the target comes, or data goes by both ssh.
+    /// connection from there, the target comes, or data goes by both ssh. What is known here of the
+    /// machine was asked for before, as one that listens waits for seconds only.
     ///
     /// # Errors
     /// If ssh fails, haul is not there or cannot begin, or finds no way to the target.
     pub fn start(
         program: &SshProgram,
-        wanted: Wanted,
+        (wanted, known): (Wanted, KnownHost),
         order: SendOrder,
         target: &mut NearEnd,
         interrupt: &Interrupt,
@@ -67,8 +65,6 @@ impl Relay {
         let ways = order.other_ways;
         let ports = ways.and_then(|ways| ways.ports);
         let may_go = |way| ways.is_some_and(|ways| [Way::Any, way].contains(&ways.way));
-        // A machine that listens waits for seconds only.
-        let known = KnownHost::of(program, &wanted.login);
         let mut request = near_end::request(&wanted).map_err(TransferError::start)?;
         request.send = Some(order);
         let (mut near, heard, mut answer) = NearEnd::begin(program, wanted, &request, interrupt)?;
@@ -88,8 +84,9 @@ impl Relay {
                 // Each is said once, and in this order.
                 Answer::Listens(come) if may_go(Way::Reverse) && !goes_otherwise => {
                     has_listened = true;
-                    let found = [&known, target.known()].map(KnownHost::addresses);
-                    let come = elsewhere(come, &found, ports);
+                    let sender = Place::new(&come.addresses, known.clone());
+                    let found = led::addresses(&sender, target.place(), (come.port, ports));
+                    let come = elsewhere(come, found, ports);
                     come.into_iter().for_each(|come| target.have_it_come_to(come));
                 }
                 Answer::Channels {} if may_go(Way::ThroughSsh) && bridge.is_none() => {
@@ -230,27 +227,11 @@ impl Relay {
     }
 }
 
-/// The order by which the target comes to a machine that listens. Its words are those of another
-/// machine, and must not lead the target to a service of its own or of its system. `found` has the
-/// addresses by which ssh comes to that machine, and to the target.
-fn elsewhere(come: Come, found: &[Vec<IpAddr>; 2], ports: Option<Ports>) -> Option<Come> {
-    let is_asked_for = ports.is_some_and(|ports| (ports.first..=ports.last).contains(&come.port));
-    let told: Vec<IpAddr> = come.addresses.iter().filter_map(|text| text.parse().ok()).collect();
-    let all_are_here = found.iter().all(|found| found.iter().any(IpAddr::is_loopback));
-    let may_be = |address: &IpAddr| {
-        let address = address.to_canonical();
-        let leads_home = address.is_loopback() || address.is_unspecified();
-        !address.is_multicast() && (all_are_here || !leads_home)
-    };
-    let first = told.iter().take(1);
-    let mut addresses: Vec<String> = Vec::new();
-    for address in first.chain(&found[0]).chain(told.iter().skip(1)).filter(|one| may_be(one)) {
-        let address = address.to_string();
-        if !addresses.contains(&address) && addresses.len() < ADDRESSES_MAX {
-            addresses.push(address);
-        }
-    }
-    let is_meant = (come.port >= PORT_MIN || is_asked_for) && !addresses.is_empty();
+/// The order by which the target comes to a machine that listens, by addresses and a port to which
+/// that machine may lead it.
+fn elsewhere(come: Come, found: Vec<IpAddr>, ports: Option<Ports>) -> Option<Come> {
+    let addresses: Vec<String> = found.iter().map(IpAddr::to_string).collect();
+    let is_meant = led::may_have_port(come.port, ports) && !addresses.is_empty();
     is_meant.then_some(Come { addresses, is_elsewhere: true, ..come })
 }
 
@@ -258,29 +239,20 @@ fn elsewhere(come: Come, found: &[Vec<IpAddr>; 2], ports: Option<Ports>) -> Opti
 mod tests {
     use super::*;
 
-    /// The machine that sends may be of an enemy.
     #[test]
-    fn a_machine_that_listens_leads_the_target_to_no_service_of_its_own() {
-        let come = |port, addresses: &[&str]| Come {
+    fn a_target_comes_by_addresses_that_it_may_be_led_to_or_not_at_all() {
+        let come = |port| Come {
             port,
-            addresses: addresses.iter().map(ToString::to_string).collect(),
+            addresses: vec!["10.0.0.5".into()],
             secret: String::new(),
             is_elsewhere: false,
         };
-        let of = |text: &str| vec![text.parse::<IpAddr>().unwrap()];
-        let ssh = [of("192.0.2.7"), of("127.0.0.1")];
-        let told = ["10.0.0.5", "127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "x", "10.0.0.6"];
-        let led = elsewhere(come(50_000, &told), &ssh, None).unwrap();
-        assert_eq!(led.addresses, ["10.0.0.5", "192.0.2.7", "10.0.0.6"]);
-        assert!(led.is_elsewhere);
-        assert!(elsewhere(come(50_000, &["127.0.0.1", "::"]), &Default::default(), None).is_none());
-        assert!(elsewhere(come(25, &told), &ssh, None).is_none());
+        let found = vec!["192.0.2.7".parse::<IpAddr>().unwrap()];
+        let led = elsewhere(come(50_000), found.clone(), None).unwrap();
+        assert_eq!((&led.addresses[..], led.is_elsewhere), (&["192.0.2.7".to_owned()][..], true));
+        assert!(elsewhere(come(50_000), Vec::new(), None).is_none());
+        assert!(elsewhere(come(25), found.clone(), None).is_none());
         let ports = Some(Ports { first: 20, last: 30 });
-        assert_eq!(elsewhere(come(25, &told), &ssh, ports).unwrap().port, 25);
-        // One that is reached by a tunnel here, and three that are one machine.
-        let tunnel = [of("127.0.0.1"), of("192.0.2.8")];
-        assert!(elsewhere(come(50_000, &["::1"]), &tunnel, None).is_none());
-        let here = [of("127.0.0.1"), of("127.0.0.1")];
-        assert_eq!(elsewhere(come(50_000, &["::1"]), &here, None).unwrap().addresses.len(), 2);
+        assert_eq!(elsewhere(come(25), found, ports).unwrap().port, 25);
     }
 }

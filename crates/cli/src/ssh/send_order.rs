@@ -62,20 +62,9 @@ impl fmt::Debug for SendOrder {
 }
 
 impl SendTarget {
-    /// The target that a server has begun for: `host` is its name by which ssh connects.
+    /// The target that a server has begun for, by these names and addresses.
     #[must_use]
-    pub fn of(name: String, start: &Start, host: Option<String>) -> Option<Self> {
-        let mut hosts: Vec<String> = Vec::new();
-        let mut told = start.addresses.iter().cloned();
-        for one in told.next().into_iter().chain(host).chain(told) {
-            if !hosts.contains(&one) {
-                hosts.push(one);
-            }
-        }
-        // What leads a machine to itself is tried last: it would find another server there.
-        let leads_home =
-            |host: &String| host.parse::<std::net::IpAddr>().is_ok_and(|it| it.is_loopback());
-        hosts.sort_by_key(leads_home);
+    pub fn of(name: String, start: &Start, hosts: Vec<String>) -> Option<Self> {
         let (token, path) = (start.token.clone(), start.paths.first()?.clone());
         Some(Self { name, token, port: start.port, hosts, path })
     }
@@ -86,25 +75,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_is_sought_where_ssh_found_it_and_at_home_last() {
+    fn no_token_and_no_value_of_an_option_is_shown() {
         let start = Start {
             version: 1,
             software: String::new(),
             token: "secret".into(),
             port: 5,
-            addresses: ["127.0.0.1", "10.0.0.5", "dtn2", "::1"].map(String::from).to_vec(),
+            addresses: Vec::new(),
             paths: vec![EncodedPath::of(b"x")],
             root: EncodedPath::of(b"/"),
             grace_ms: 0,
             takes_orders: false,
         };
-        let target = SendTarget::of("bob@dtn2".into(), &start, Some("dtn2".into())).unwrap();
-        assert_eq!(target.hosts, ["dtn2", "10.0.0.5", "127.0.0.1", "::1"]);
+        let target = SendTarget::of("bob@dtn2".into(), &start, vec!["dtn2".into()]).unwrap();
         assert!(!format!("{target:?}").contains("secret"));
         let options = vec!["--proxy=http://u:word@p".to_owned()];
         let order = SendOrder { target, options, other_ways: None };
         assert!(format!("{order:?}").contains("--proxy") && !format!("{order:?}").contains("word"));
         let none = Start { paths: Vec::new(), ..start };
-        assert!(SendTarget::of(String::new(), &none, None).is_none());
+        assert!(SendTarget::of(String::new(), &none, Vec::new()).is_none());
     }
 }
