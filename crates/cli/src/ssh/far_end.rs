@@ -8,6 +8,7 @@
 use super::{
     channels::Channels,
     frame::{self, THROUGH},
+    led::Confined,
     messages::{Answer, Come, EncodedPath, Order, Refusal, Request, Start, VERSION},
     paths::Places,
     ports::{ANY_FREE_PORT, Ports},
@@ -17,7 +18,7 @@ use super::{
 use haul_scratch::leftovers::OwnDirectory;
 use haul_transfer::{
     Inlet, Interrupt, NewToken, Problem, SOFTWARE, ServeOptions, ServeRoot, ServedRoot, Server,
-    ServerEvent, StateDirectory,
+    ServerEvent, StateDirectory, internals::own_addresses,
 };
 use std::{
     io::{self, IsTerminal, Read, Write},
@@ -178,6 +179,16 @@ fn home() -> Result<PathBuf, Problem> {
 fn scratch_parent() -> PathBuf {
     let named = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     named.filter(|path| path.is_dir()).unwrap_or_else(std::env::temp_dir)
+}
+
+/// Bounds of the connections from here for the holder of a key for one directory.
+pub(super) fn confined() -> Confined {
+    let connection = std::env::var(CONNECTION).unwrap_or_default();
+    let mut words = connection.split_whitespace();
+    let mut address = |at| words.nth(at)?.parse::<IpAddr>().ok().map(|it| it.to_canonical());
+    // The addresses of both ends, each with a port behind.
+    let (from, to) = (address(0), address(1));
+    Confined { own: own_addresses().into_iter().chain(to).collect(), from }
 }
 
 /// Addresses by which another may come, as [`addresses`] has them.

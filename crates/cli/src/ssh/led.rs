@@ -7,7 +7,7 @@
 
 use super::{direct_host::KnownHost, ports::Ports};
 use haul_transfer::internals::own_addresses;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most addresses of a machine that are tried.
 const ADDRESSES_MAX: usize = 32;
@@ -119,6 +119,36 @@ fn among(teller: &Place, led: &Place, by_told: bool, own: &[IpAddr]) -> Vec<IpAd
         }
     }
     addresses
+}
+
+/// Bounds of the connections that a machine makes for the holder of a key for one directory. They
+/// lead outside, or to where that one is already.
+#[derive(Clone, Debug, Default)]
+pub struct Confined {
+    /// Addresses of the machine.
+    pub own: Vec<IpAddr>,
+    /// The address that its ssh has come from.
+    pub from: Option<IpAddr>,
+}
+
+impl Confined {
+    /// Whether it may connect to an address that the holder of the key has named.
+    #[must_use]
+    pub fn may_connect(&self, to: &SocketAddr) -> bool {
+        let address = to.ip().to_canonical();
+        let is_of_own = |address| self.own.iter().any(|own| is_beside(*own, address));
+        let is_inside = self.from.is_some_and(|from| match Reach::of(from.to_canonical()) {
+            Reach::Network => true,
+            Reach::All => is_of_own(from.to_canonical()),
+            Reach::Nothing | Reach::Host | Reach::Link => false,
+        });
+        let is_meant = match Reach::of(address) {
+            Reach::Nothing | Reach::Host | Reach::Link => false,
+            Reach::Network => is_inside,
+            Reach::All => is_inside || !is_of_own(address),
+        };
+        is_meant && !self.own.contains(&address) && to.port() >= PORT_MIN
+    }
 }
 
 /// Whether a machine may be led to a port: one that is no service of a system, or was asked for.
@@ -282,6 +312,37 @@ mod tests {
         assert_eq!(led(&link, &here), ips(&["192.0.2.7", "fe80::1"]));
         let this = Place { told: [ips(&["127.0.0.1"]), own_addresses()].concat(), ..here };
         assert!(addresses(&this, &Place::here(), (5000, None)).contains(&expected[0]));
+    }
+
+    /// The holder of such a key may not look around in the network of the machine.
+    #[test]
+    fn a_key_for_one_directory_leads_outside_or_to_where_its_holder_is() {
+        let may = |from: &str, to: &str| {
+            let own = ips(&["192.0.2.2", "10.0.0.2", "2001:db8:7::7"]);
+            let from = from.parse().ok();
+            Confined { own, from }.may_connect(&to.parse().unwrap())
+        };
+        for to in ["203.0.113.5:5000", "[2001:db8:8::1]:1024"] {
+            assert!(may("198.51.100.1", to) && may("10.0.0.7", to) && may("", to), "{to}");
+        }
+        for to in ["10.0.0.9:5000", "192.168.3.4:5000", "192.0.2.9:5000", "[fd00::1]:5000"] {
+            assert!(may("10.0.0.7", to) && may("192.0.2.7", to), "{to}");
+            for from in ["198.51.100.1", "127.0.0.1", "::1", "fe80::1", ""] {
+                assert!(!may(from, to), "{from} {to}");
+            }
+        }
+        for to in [
+            "127.0.0.1:5000",
+            "[::ffff:127.0.0.1]:5000",
+            "0.0.0.0:5000",
+            "169.254.169.254:5000",
+            "10.0.0.2:5000",
+            "192.0.2.2:5000",
+            "203.0.113.5:25",
+            "203.0.113.5:1023",
+        ] {
+            assert!(!may("198.51.100.1", to) && !may("10.0.0.7", to), "{to}");
+        }
     }
 
     #[test]

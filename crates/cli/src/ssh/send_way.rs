@@ -8,6 +8,7 @@ use super::{
     channels::{Channels, frames::Outgoing},
     far_end::addresses_here,
     frame,
+    led::Confined,
     messages::Answer,
     ports::{self, ANY_FREE_PORT},
     problem,
@@ -98,6 +99,8 @@ pub struct Search<'a> {
     pub connect: &'a ConnectOptions,
     /// Address that an administrator has this machine listen on, else that of any free port.
     pub listen: &'a str,
+    /// Bounds of the connections, for a key for one directory.
+    pub confined: Option<Confined>,
     pub own: &'a OwnEnd,
     pub interrupt: &'a Interrupt,
 }
@@ -184,7 +187,9 @@ impl Search<'_> {
             let hosts = hosts.iter().take(ADDRESSES_MAX).filter(|host| is_meant(host));
             // A name may mean nothing here.
             let found = hosts.filter_map(|host| (host.as_str(), *port).to_socket_addrs().ok());
-            found.flatten().take(ADDRESSES_MAX).collect()
+            let may_be =
+                |to: &SocketAddr| self.confined.as_ref().is_none_or(|it| it.may_connect(to));
+            found.flatten().filter(may_be).take(ADDRESSES_MAX).collect()
         };
         let is_direct = |host: &String| proxy.is_none() || without.contains(host);
         let direct = addresses(&is_direct);
@@ -200,13 +205,17 @@ impl Search<'_> {
                 .map(|server| (server, Some(proxy)));
         }
         let addresses = [direct, by_proxy].concat();
+        let others = match self.confined {
+            Some(_) => "; a key for one directory leads to no address that is private here",
+            None => "",
+        };
         reached.map_err(|error| {
             let tried: Vec<String> = addresses.iter().map(|one| one.ip().to_string()).collect();
             let tried = if tried.is_empty() { "no address".to_owned() } else { tried.join(", ") };
             problem(
                 &format!("cannot reach {name} from here"),
                 "a way for TCP from this machine to a free port of that one",
-                &format!("{error} (tried {tried}, port {port})"),
+                &format!("{error} (tried {tried}, port {port}{others})"),
                 "if a firewall is between that lets some ports through, name them by --port-range \
                  FIRST-LAST",
             )
@@ -282,9 +291,20 @@ mod tests {
         let own = OwnEnd::new(Outgoing::new(output.into()));
         let (listen, interrupt) = (ANY_FREE_PORT, &Interrupt::default());
         let proxy = &ProxyChoice::default();
-        let search =
-            Search { order: &order, proxy, connect: &connect, listen, own: &own, interrupt };
+        let search = Search {
+            order: &order,
+            proxy,
+            connect: &connect,
+            listen,
+            confined: None,
+            own: &own,
+            interrupt,
+        };
         search.reach(CONNECT_WAIT_MAX).unwrap();
         assert_eq!(server.accept().unwrap().1.ip().to_string(), "127.0.0.3");
+        // A key for one directory leads to no service of the machine.
+        let search = Search { confined: Some(Confined::default()), ..search };
+        let refused = search.reach(CONNECT_WAIT_MAX).unwrap_err();
+        assert!(refused.found.contains("tried no address"), "{refused}");
     }
 }

@@ -5,7 +5,7 @@
 
 use super::{
     channels::{self, frames::Outgoing},
-    far_end::Ended,
+    far_end::{self, Ended},
     messages::{Answer, Purpose, PushEnded, Refusal, Request},
     paths::Places,
     problem,
@@ -58,7 +58,9 @@ pub fn run(
     let prepared = prepare((request, order), (serve, places), read_options);
     let found = prepared.and_then(|(sources, PushOptions { options, proxy })| {
         let (proxy, listen, connect) = (&proxy, &serve.listen, &options.connect);
-        let found = Search { order, proxy, connect, listen, own: &own, interrupt }.find()?;
+        let confined = places.only.map(|_| far_end::confined());
+        let own = &*own;
+        let found = Search { order, proxy, connect, listen, confined, own, interrupt }.find()?;
         Ok((sources, options, found))
     });
     let (sources, mut options, FoundWay { url, connector, note }) = match found {

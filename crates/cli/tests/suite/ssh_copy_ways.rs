@@ -505,3 +505,19 @@ fn a_host_without_a_proxy_at_the_machine_that_sends_is_the_one_that_it_connects_
     assert_large_arrived(&machines);
     machines.are_free();
 }
+
+/// A key for one directory at the machine that sends is none for its own services.
+#[test]
+fn a_machine_that_sends_by_a_key_for_one_directory_connects_to_no_service_of_its_own() {
+    let Some(machines) = Machines::start() else { return };
+    let words = large(&machines);
+    let Machines { one, one_place, .. } = &machines;
+    let key = fs::read_to_string(one_place.path("user_key.pub")).unwrap();
+    let forced =
+        format!("command=\"haul serve --over-ssh {}\",restrict {key}", one.home("").display());
+    fs::write(one_place.path("authorized_keys"), forced).unwrap();
+    let ran = machines.copy(&words);
+    assert_eq!(ways(&ran), ["connections to two -> connections from there"], "{ran:?}");
+    assert_large_arrived(&machines);
+    machines.are_free();
+}
