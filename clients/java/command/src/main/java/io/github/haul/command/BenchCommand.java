@@ -135,8 +135,13 @@ final class BenchCommand implements Callable<Integer> {
     private void measure(Path made, ByteSink sink, BenchRun run)
             throws IOException, InterruptedException {
         List<Json> results = new ArrayList<>();
+        CongestionControl control = CongestionControl.ofHost();
         if (!isJson) {
-            terminal.line("medians of " + Amounts.count(rounds, "round") + ", over loopback");
+            String path = ", over loopback" + control.words();
+            terminal.line("medians of " + Amounts.count(rounds, "round") + path);
+            if (!control.advice().isEmpty()) {
+                terminal.line(control.advice());
+            }
             terminal.line(BenchResult.head(run.has(BenchWay.HAUL_PROGRAM)));
         }
         for (long size : sizes) {
@@ -158,6 +163,9 @@ final class BenchCommand implements Callable<Integer> {
             Json bench = Json.event("bench").put("rounds", rounds).put("path", "loopback");
             bench.put("java", Runtime.version().toString());
             bench.put("system", System.getProperty("os.name") + " " + systemVersion());
+            if (!control.name().isEmpty()) {
+                bench.put("congestion_control", control.name());
+            }
             bench.put("processors", Runtime.getRuntime().availableProcessors());
             bench.put("protection", protection.name().toLowerCase(Locale.ROOT));
             bench.put("study", StudyTable.SOURCE).put("sizes", results);

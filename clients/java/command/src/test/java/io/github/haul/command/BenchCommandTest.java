@@ -84,6 +84,8 @@ final class BenchCommandTest {
             assertEquals(7_000_000, beside.path(0).path("bytes").asLong());
             assertEquals(ratio, beside.path(0).path("ratio").asDouble(), 1e-9);
             assertEquals("safe", bench.event("bench").path("protection").asText());
+            String control = bench.event("bench").path("congestion_control").asText();
+            assertEquals(CongestionControl.ofHost().name(), control);
         }
         assertEquals(7_000_000, Files.size(root.resolve("place/haul-bench-" + 7_000_000)));
         try (Stream<Path> left = Files.list(made)) {
@@ -141,6 +143,17 @@ final class BenchCommandTest {
                 }
             }
         }
+    }
+
+    @Test
+    void aCongestionControlThatPacesIsNamedWithWhatToDo() {
+        CongestionControl paces = new CongestionControl("bbr");
+        assertEquals(", congestion control bbr", paces.words());
+        assertTrue(paces.advice().contains("tcp_congestion_control=cubic"), paces.advice());
+        assertEquals("", new CongestionControl("cubic").advice());
+        assertEquals("", new CongestionControl("").words());
+        Path ofHost = Path.of("/proc/sys/net/ipv4/tcp_congestion_control");
+        assertEquals(Files.exists(ofHost), !CongestionControl.ofHost().name().isEmpty());
     }
 
     @Test
