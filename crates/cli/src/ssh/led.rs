@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(led(&here, &here), expected);
         assert_eq!(led(&here, &place(&[], &["::1"])), expected, "one that has told nothing yet");
         // A tunnel from here to another machine: sshd there has another address, or ends it.
-        for told in [&["10.0.0.5"][..], &["127.0.0.1", "10.0.0.5"]] {
+        for told in [&["10.0.0.5"][..], &["127.0.0.1", "10.0.0.5"], &["10.7.7.7"]] {
             let tunnel = place(told, &["127.0.0.1"]);
             assert!(!led(&here, &tunnel).contains(&expected[0]), "{told:?}");
             assert!(!led(&tunnel, &here).contains(&expected[0]), "{told:?}");
