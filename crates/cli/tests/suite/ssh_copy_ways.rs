@@ -6,7 +6,7 @@ use crate::{
     harness::{
         Place, assert_same_files, assert_same_trees,
         process::{Haul, Ran},
-        sshd::{Sshd, SshdSetup},
+        sshd::{self, Sshd, SshdSetup},
         wait_until,
     },
     proxies::Proxy,
@@ -16,11 +16,12 @@ use crate::{
 use haul_emulator::{EmulatorError, namespace::Namespace, veth::Veth};
 use haul_testkit::skip::skip;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::{
     ffi::OsString,
     fs,
-    net::TcpListener,
+    io::ErrorKind,
+    net::{TcpListener, UdpSocket},
     os::unix::{fs::PermissionsExt, process::CommandExt},
     process::Command,
 };
@@ -519,5 +520,47 @@ fn a_machine_that_sends_by_a_key_for_one_directory_connects_to_no_service_of_its
     let ran = machines.copy(&words);
     assert_eq!(ways(&ran), ["connections to two -> connections from there"], "{ran:?}");
     assert_large_arrived(&machines);
+    machines.are_free();
+}
+
+/// Words of a haul that is none: it says where it listens, and names what it likes.
+fn says_that_it_listens(place: &Place, address: &str, port: u16) {
+    let listens = json!({ "port": port, "addresses": [address], "secret": "0f".repeat(32) });
+    let json = json!({ "listens": listens }).to_string();
+    let len = u32::try_from(json.len()).unwrap().to_be_bytes();
+    let frame = [&b"\xffhaul over ssh\n\0"[..], &len, json.as_bytes()].concat();
+    fs::write(place.path("frame"), frame).unwrap();
+    fs::create_dir(place.path("bin")).unwrap();
+    let script = format!("#!/bin/sh\ncat {}\nsleep 4\n", place.path("frame").display());
+    fs::write(place.path("bin/haul"), script).unwrap();
+    fs::set_permissions(place.path("bin/haul"), fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+/// The machine that sends may be of an enemy, and behind a host that nobody here can ask.
+#[test]
+fn a_machine_that_sends_leads_the_target_to_no_service_of_its_own() {
+    let route = UdpSocket::bind("0.0.0.0:0").unwrap();
+    // A block that nobody has (RFC 5737): nothing is sent.
+    let of_host = route.connect("203.0.113.1:9").and_then(|()| route.local_addr());
+    let Some(own) = of_host.ok().map(|own| own.ip()).filter(|own| !own.is_loopback()) else {
+        return skip("a route to other hosts", "loopback alone");
+    };
+    let (one_place, two_place, place) = (Place::new(), Place::new(), Place::new());
+    let one = SshdSetup::new().search_first(&one_place.path("bin"));
+    let Some(one) = one.start(&one_place) else { return };
+    let Some(two) = Sshd::start(&two_place) else { return };
+    let program = sshd::program().unwrap().display().to_string();
+    let config = one_place.path("sshd_config").display().to_string();
+    one.configure_ssh(&format!("ProxyCommand {program} -i -f {config}"));
+    let machines = Machines { one, two, one_place, two_place, place };
+    machines.configure();
+    let service = TcpListener::bind((own, 0)).unwrap();
+    let port = service.local_addr().unwrap().port();
+    says_that_it_listens(&machines.one_place, &own.to_string(), port);
+    let ran = machines.copy(&words![at("one", "a"), at("two", "a")]);
+    assert_eq!(ran.status, 2, "{ran:?}");
+    service.set_nonblocking(true).unwrap();
+    let come = service.accept().map(|(_, from)| from).map_err(|error| error.kind());
+    assert_eq!(come, Err(ErrorKind::WouldBlock), "somebody came");
     machines.are_free();
 }
