@@ -14,6 +14,10 @@ pub(crate) struct Cut {
     pub len_bytes: u64,
     /// Size of the whole file when it was cut.
     pub file_bytes: u64,
+    /// Modification time of the file when it was cut: seconds and nanoseconds.
+    pub mtime: (i64, u32),
+    /// Inode of the file when it was cut.
+    pub inode: u64,
 }
 
 impl FileRanges {

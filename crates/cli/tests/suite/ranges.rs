@@ -49,6 +49,16 @@ impl Fleet {
         self.place.run(&self.words(shard, &[]))
     }
 
+    /// Puts another file of the same size and time in the place of the large one.
+    fn replace_source(&self) {
+        let path = self.place.source("tree/huge");
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        let other = self.place.path("other");
+        fs::write(&other, vec![0x55; usize::try_from(self.len_bytes).unwrap()]).unwrap();
+        fs::File::options().write(true).open(&other).unwrap().set_modified(time).unwrap();
+        fs::rename(&other, &path).unwrap();
+    }
+
     fn assert_arrived(&self) {
         assert_same_trees(&self.place.source("tree"), &self.place.root("tree"));
         assert_no_temporaries(&self.place.root("tree"));
@@ -170,6 +180,59 @@ fn a_file_that_changed_between_its_ranges_is_never_named_of_both() {
         for shard in 1..=SHARDS {
             fleet.run(shard);
         }
+    }
+    fleet.assert_arrived();
+}
+
+/// Case of a file that an atomic writer puts in the place of the planned one, with its time.
+#[test]
+fn no_run_says_done_of_a_file_that_was_replaced_between_its_ranges() {
+    let fleet = Fleet::new(32 * MIB);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    for shard in 1..SHARDS {
+        fleet.run(shard).ok();
+    }
+    fleet.replace_source();
+    for _ in 0..2 {
+        let ran = fleet.run(SHARDS);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        ran.says(&["replaced by another file since it was planned", "haul plan --again"]);
+    }
+    assert!(!fleet.is_named());
+    let out = words!["--again", fleet.place.path("plan"), "--shards", SHARDS.to_string()];
+    let options = words!["--out", fleet.place.path("plan-2"), "--stripe-size", "1M"];
+    let words = [&words!["plan"], &out[..], &options, &words!["--shared-target"]].concat();
+    assert_eq!(Haul::start(fleet.place.command(&words)).finish().status, 0);
+    for shard in 1..=SHARDS {
+        assert!(!fleet.is_named());
+        let shard = shard.to_string();
+        let words = words!["push", "--plan", fleet.place.path("plan-2"), "--shard", shard];
+        fleet.place.run(&words).ok();
+    }
+    fleet.assert_arrived();
+}
+
+/// Case of a hidden file that somebody removed, since it looked like rubbish.
+#[test]
+fn no_run_says_done_of_a_file_whose_ranges_were_removed_until_all_are_there_again() {
+    let fleet = Fleet::new(32 * MIB);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    for shard in 1..SHARDS {
+        fleet.run(shard).ok();
+    }
+    fs::remove_file(fleet.place.root("tree/.huge.haul-shared")).unwrap();
+    for _ in 0..2 {
+        let ran = fleet.run(SHARDS);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        ran.says(&["are not there any more", "run all shards again"]);
+    }
+    for shard in 1..SHARDS - 1 {
+        assert_eq!(fleet.run(shard).status, 1);
+        assert!(!fleet.is_named());
+    }
+    fleet.run(SHARDS - 1).ok();
+    for shard in 1..=SHARDS {
+        fleet.run(shard).ok();
     }
     fleet.assert_arrived();
 }

@@ -23,6 +23,8 @@ const STRIPE_BYTES: u64 = 64 << 20;
 const LARGE_OF_SHARE: u64 = 8;
 /// Stripes that a file has at least before it is cut.
 pub(super) const STRIPES_MIN: u64 = 16;
+/// Smallest file that may be cut, whatever its stripe is.
+pub(super) const CUT_BYTES_MIN: u64 = STRIPES_MIN * STRIPE_UNIT_BYTES;
 
 /// Treatment of files that are large beside a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -286,7 +286,8 @@ mod tests {
 
     fn file(number: u64, bytes: u64) -> Line {
         let (path, kind) = (Name(format!("f{number:09}").into_bytes()), Kind::File);
-        Line { path, kind, bytes, mtime_s: 7, mtime_ns: 9, range: None }
+        let inode = Some(number);
+        Line { path, kind, bytes, mtime_s: 7, mtime_ns: 9, inode, range: None }
     }
 
     /// Shards of files of these sizes, as they are read back.

@@ -1,5 +1,6 @@
 //! Lines of a shard, as they are written and read.
 
+use super::cutting::CUT_BYTES_MIN;
 use crate::name::{Name, exact_path, read_exact_path};
 use haul_protocol::message::{FileKind, FileOffer};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,9 @@ pub struct Line {
     pub bytes: u64,
     pub mtime_s: i64,
     pub mtime_ns: u32,
+    /// Inode of a file that may be cut.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inode: Option<u64>,
     /// Place of the `bytes` in a file of which the shard has no more.
     #[serde(flatten)]
     pub range: Option<LineRange>,
@@ -59,7 +63,8 @@ impl Line {
         };
         let bytes = if kind == Kind::File { offer.size_bytes } else { 0 };
         let (mtime_s, mtime_ns) = (offer.mtime_s, offer.mtime_ns);
-        Self { path: Name(path), kind, bytes, mtime_s, mtime_ns, range: None }
+        let inode = (bytes >= CUT_BYTES_MIN).then_some(offer.inode);
+        Self { path: Name(path), kind, bytes, mtime_s, mtime_ns, inode, range: None }
     }
 }
 

@@ -97,7 +97,9 @@ impl Shard {
                 return Err(lines.refused("names of more than 4 GiB"));
             }
             if let Some(range) = line.range {
-                let cut = cut_of(&line, range).ok_or_else(|| lines.refused_here("no range"))?;
+                let cut = cut_of(&line, range).ok_or_else(|| {
+                    lines.refused_here("no range of a file, or none with its inode")
+                })?;
                 ranges.push(&line.path.0, cut);
             }
         }
@@ -165,5 +167,6 @@ fn cut_of(line: &Line, range: LineRange) -> Option<Cut> {
     let end = range_begin.checked_add(line.bytes)?;
     let is_range = line.kind == Kind::File && is_placed && end <= file_bytes;
     let (offset_bytes, len_bytes) = (range_begin, line.bytes);
-    is_range.then_some(Cut { offset_bytes, len_bytes, file_bytes })
+    let (mtime, inode) = ((line.mtime_s, line.mtime_ns), line.inode?);
+    is_range.then_some(Cut { offset_bytes, len_bytes, file_bytes, mtime, inode })
 }

@@ -30,6 +30,8 @@ const ALL: Range<u64> = 0..1 << 60;
 /// Time for which the gate is waited for at a range's end: its holder gives a file its name, which
 /// takes a sync.
 const GATE_PATIENCE: Duration = Duration::from_secs(60);
+/// Number that no inode has.
+const NO_INODE: u64 = 0;
 const POLL: Duration = Duration::from_millis(20);
 
 /// Directory of the file, as one session sees it.
@@ -55,7 +57,8 @@ pub trait Site {
     /// # Errors
     /// What read(2) says.
     fn read(&self, register: &Self::Open, bytes_max: u64) -> io::Result<Vec<u8>>;
-    /// Writes to the register behind its first `at` bytes, cuts it there first, and syncs it.
+    /// Writes to the register behind its first `at` bytes, then cuts it behind that, and syncs it:
+    /// at no moment is a header gone that was there.
     ///
     /// # Errors
     /// What the calls say.
@@ -151,6 +154,9 @@ pub enum Finished {
     /// All ranges are there, and some are of a source whose inode has changed since: each of those
     /// is to be compared by a session of its own.
     OutOfStep,
+    /// Other ranges are missing, and some of them had been told as durable: nobody who brought one
+    /// of those would come again without being asked.
+    Lost,
 }
 
 /// Claims a range of a file. `recheck`: what is said to be durable is to be read back.
@@ -207,8 +213,8 @@ fn claim_at_gate<S: Site>(
     part: &Part,
     recheck: bool,
 ) -> Result<(Header, bool), Refused> {
-    let there = Register::decode(&site.read(open, REGISTER_BYTES_MAX)?);
-    let register = match there {
+    let bytes = site.read(open, REGISTER_BYTES_MAX)?;
+    let register = match Register::decode(&bytes) {
         Some(register) if is_of(site, &register, whole, part.ctime) => register,
         there => {
             // Whoever gave it its name died before it could tidy up.
@@ -220,7 +226,10 @@ fn claim_at_gate<S: Site>(
                 return Err(Refused::OtherSource);
             }
             site.unlock(open, ALL);
-            begin_anew(site, open, whole, there)?
+            // What it said is not known where it is torn, so it may have said anything.
+            let torn = if bytes.is_empty() { 0 } else { u64::MAX };
+            let lost = there.as_ref().map_or(torn, Register::lost);
+            begin_anew(site, open, whole, (there, lost))?
         }
     };
     if !site.lock(open, part.bytes.clone())? {
@@ -256,15 +265,22 @@ fn begin_anew<S: Site>(
     site: &S,
     open: &S::Open,
     whole: &Whole,
-    before: Option<Register>,
+    (before, lost): (Option<Register>, u64),
 ) -> io::Result<Register> {
-    // What it said must not be said of another temporary.
-    site.write(open, 0, &[])?;
-    for begin in before.iter().flat_map(Register::begun) {
-        site.remove_journal(begin);
+    let header = Header { whole: *whole, temporary: NO_INODE, number: site.number()?, lost };
+    if let Some(before) = before {
+        for begin in before.begun() {
+            site.remove_journal(begin);
+        }
+        // Nothing knows of them from now on.
+        site.sync_names()?;
     }
+    // What it said must not be said of another temporary, and what was lost stays known.
+    site.write(open, 0, &header.encode())?;
+    // A journal would stay whose register a power cut took away.
+    site.sync_names()?;
     let temporary = site.make_temporary(whole.size_bytes)?;
-    let header = Header { whole: *whole, temporary, number: site.number()? };
+    let header = Header { temporary, ..header };
     site.write(open, 0, &header.encode())?;
     Ok(Register::new(header))
 }
@@ -315,7 +331,8 @@ impl<S: Site> Claim<S> {
         // The names of register and temporary, before anybody relies on what they hold.
         site.sync_names()?;
         if !register.is_complete(None) {
-            return Ok(Finished::Waiting);
+            let has_lost = register.has_lost();
+            return Ok(if has_lost { Finished::Lost } else { Finished::Waiting });
         }
         if !register.is_complete(Some(*ctime)) {
             return Ok(Finished::OutOfStep);
@@ -326,8 +343,8 @@ impl<S: Site> Claim<S> {
         Ok(Finished::Named)
     }
 
-    /// Gives the range up. Where nothing of the file is durable and nobody else is at it, what is
-    /// there of it goes.
+    /// Gives the range up. Where nothing of the file was ever durable and nobody else is at it, all
+    /// that is there of it goes.
     pub fn give_up(&self) {
         let Self { site, open, part, .. } = self;
         let range = part.bytes.clone();

@@ -202,13 +202,22 @@ impl SourceEntry {
     /// The range of a whole file that was found.
     ///
     /// # Errors
-    /// If the file has another size than when it was cut.
+    /// If the file is not the one that was cut: ranges of two files make none.
     pub(super) fn cut(&self, cut: &Cut) -> Result<Self, message::Fault> {
-        let Cut { offset_bytes, len_bytes, file_bytes } = *cut;
-        if self.offer.size_bytes != file_bytes {
-            let found = format!("has {} bytes, had {file_bytes}", self.offer.size_bytes);
-            let fault = changed_fault(&self.offer.name, found);
-            return Err(fault.hint("make a plan of the files as they are now"));
+        let Cut { offset_bytes, len_bytes, file_bytes, .. } = *cut;
+        let now = &self.offer;
+        let found = if now.size_bytes != file_bytes {
+            format!("has {} bytes, had {file_bytes} when it was planned", now.size_bytes)
+        } else if now.inode != cut.inode {
+            "was replaced by another file since it was planned".to_owned()
+        } else if (now.mtime_s, now.mtime_ns) != cut.mtime {
+            "was written to since it was planned".to_owned()
+        } else {
+            String::new()
+        };
+        if !found.is_empty() {
+            let hint = "plan the files as they are now, by `haul plan --again`";
+            return Err(changed_fault(&now.name, found).hint(hint));
         }
         let range = Some(message::FileRange { offset_bytes, file_bytes });
         let holes = self.offer.holes.iter().filter_map(|hole| cut.within(hole)).collect();
@@ -339,21 +348,34 @@ mod tests {
     }
 
     #[test]
-    fn a_range_has_its_part_of_the_holes_and_fails_where_the_file_has_another_size() {
+    fn a_range_has_its_part_of_the_holes_and_fails_where_the_file_is_not_the_one_that_was_cut() {
         let holes = [(0, 50), (90, 30), (180, 40), (300, 9)];
         let hole = |(offset_bytes, len_bytes)| message::Extent { offset_bytes, len_bytes };
         let holes = holes.map(hole).to_vec();
-        let offer = message::FileOffer { size_bytes: 400, holes, ..Default::default() };
+        let offer = message::FileOffer {
+            size_bytes: 400,
+            holes,
+            inode: 7,
+            mtime_s: 5,
+            ..Default::default()
+        };
         let (location, size_bytes) = (Location::Zero, 400);
         let whole = SourceEntry { offer, location, links: 2, size_bytes, is_moved: false };
-        let cut = Cut { offset_bytes: 100, len_bytes: 100, file_bytes: 400 };
+        let (mtime, inode) = ((5, 0), 7);
+        let cut = Cut { offset_bytes: 100, len_bytes: 100, file_bytes: 400, mtime, inode };
         let entry = whole.cut(&cut).unwrap();
         assert_eq!(entry.offer.holes, [hole((0, 20)), hole((80, 20))]);
         assert_eq!((entry.offer.size_bytes, entry.size_bytes, entry.links), (100, 400, 1));
         let range = message::FileRange { offset_bytes: 100, file_bytes: 400 };
         assert_eq!(entry.offer.range, Some(range));
-        let other = Cut { file_bytes: 401, ..cut };
-        assert!(whole.cut(&other).is_err_and(|fault| fault.found.contains("401")));
+        let others = [
+            (Cut { file_bytes: 401, ..cut }, "401"),
+            (Cut { inode: 8, ..cut }, "replaced"),
+            (Cut { mtime: (5, 1), ..cut }, "written to"),
+        ];
+        for (other, why) in others {
+            assert!(whole.cut(&other).is_err_and(|fault| fault.found.contains(why)), "{why}");
+        }
     }
 
     fn found(checked: Result<Ctime, message::Fault>) -> String {

@@ -38,6 +38,8 @@ pub struct Header {
     pub temporary: u64,
     /// Number that binds records and journals to this header.
     pub number: u64,
+    /// Marks of sources of which durable ranges were thrown away.
+    pub lost: u64,
 }
 
 /// State of a range, as a record says it.
@@ -89,6 +91,18 @@ impl Whole {
     }
 }
 
+impl Whole {
+    /// The bit that stands for this source among those whose ranges were thrown away. Two sources
+    /// may have one: then a run is told to come again that need not.
+    #[must_use]
+    pub fn mark(&self) -> u64 {
+        let Self { size_bytes, mtime_s, mtime_ns, source_inode, .. } = self;
+        let numbers = [*size_bytes, mtime_s.cast_unsigned(), (*mtime_ns).into(), *source_inode];
+        let bytes = numbers.map(u64::to_le_bytes).concat();
+        1 << (crc_fast::crc32_iscsi(&bytes) % u64::BITS)
+    }
+}
+
 impl Register {
     /// A register that says nothing of any range.
     #[must_use]
@@ -111,6 +125,7 @@ impl Register {
             },
             temporary: u64_at(head, 64),
             number: u64_at(head, 72),
+            lost: u64_at(head, 80),
         };
         if header.encode() != head {
             return None;
@@ -157,10 +172,24 @@ impl Register {
         self.covers(&(0..self.header.whole.size_bytes), ctime)
     }
 
-    /// Whether nothing of the file is durable.
+    /// Whether no session was ever told that a range is durable.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.done(None).is_empty()
+        self.lost() == 0
+    }
+
+    /// Marks of the sources of which durable ranges are thrown away where this register is.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        let was_told = self.records.iter().any(|record| record.state != State::Begun);
+        self.header.lost | if was_told { self.header.whole.mark() } else { 0 }
+    }
+
+    /// Whether bytes of this source that were told as durable may not be so any more.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        let is_open = |it: &Record| it.state == State::Reopened && !self.covers(&it.range, None);
+        self.header.lost & self.header.whole.mark() != 0 || self.records.iter().any(is_open)
     }
 
     /// Whether some byte of the range is durable, of a source of whichever change time.
@@ -226,7 +255,7 @@ impl Header {
     /// Bytes of a header.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
-        let Self { whole, temporary, number } = self;
+        let Self { whole, temporary, number, lost } = self;
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..16].copy_from_slice(&whole.size_bytes.to_le_bytes());
@@ -237,6 +266,7 @@ impl Header {
         bytes[48..64].copy_from_slice(&whole.name_hash);
         bytes[64..72].copy_from_slice(&temporary.to_le_bytes());
         bytes[72..80].copy_from_slice(&number.to_le_bytes());
+        bytes[80..88].copy_from_slice(&lost.to_le_bytes());
         let crc = crc_fast::crc32_iscsi(&bytes[..HEADER_BYTES - 4]);
         bytes[HEADER_BYTES - 4..].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -274,7 +304,7 @@ mod tests {
 
     fn header() -> Header {
         let whole = Whole { size_bytes: 1000, mtime_s: -5, name_hash: [7; 16], ..Whole::default() };
-        Header { whole, temporary: 9, number: 77 }
+        Header { whole, temporary: 9, number: 77, lost: 0 }
     }
 
     fn record(state: State, range: Range<u64>) -> Record {
@@ -315,6 +345,38 @@ mod tests {
         let mut pushed = read(&said[..1]);
         pushed.push(record(Done, 300..700));
         assert_eq!(pushed, read(&said[..2]));
+    }
+
+    #[test]
+    fn ranges_that_were_told_as_durable_are_lost_until_they_are_durable_again() {
+        use State::{Begun, Done, Reopened};
+        let read = |said: &[_]| Register::decode(&bytes(said)).unwrap();
+        let mut said = vec![record(Begun, 0..400)];
+        assert!(read(&said).is_empty() && read(&said).lost() == 0);
+        said.push(record(Done, 0..400));
+        assert!(!read(&said).has_lost() && !read(&said).is_empty());
+        assert_eq!(read(&said).lost(), header().whole.mark());
+        said.push(record(Reopened, 0..400));
+        assert!(read(&said).has_lost() && !read(&said).is_empty());
+        said.push(record(Done, 0..300));
+        assert!(read(&said).has_lost());
+        said.push(record(Done, 300..400));
+        assert!(!read(&said).has_lost());
+        let mut register = Register::new(Header { lost: header().whole.mark(), ..header() });
+        assert!(register.has_lost() && !register.is_empty());
+        let encoded = register.header.encode();
+        assert_eq!(Register::decode(&encoded).unwrap().header, register.header);
+        register.header.lost = !header().whole.mark();
+        assert!(!register.has_lost() && !register.is_empty());
+        let whole = header().whole;
+        let others = [
+            Whole { size_bytes: 1, ..whole },
+            Whole { mtime_s: 1, ..whole },
+            Whole { mtime_ns: 1, ..whole },
+            Whole { source_inode: 1, ..whole },
+        ];
+        assert!(others.iter().all(|other| other.mark() != whole.mark()));
+        assert_eq!(Whole { source_device: 9, ..whole }.mark(), whole.mark());
     }
 
     #[test]

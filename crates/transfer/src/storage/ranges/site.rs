@@ -150,9 +150,9 @@ impl Site for Directory {
     }
 
     fn write(&self, mut register: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
-        register.set_len(at)?;
         register.seek(SeekFrom::Start(at))?;
         register.write_all(bytes)?;
+        register.set_len(at + bytes.len() as u64)?;
         register.sync_data()
     }
 

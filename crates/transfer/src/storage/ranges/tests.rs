@@ -1,5 +1,7 @@
 //! Simulation of sessions that bring one file in ranges. They are scheduled by a seed, die at any
-//! step, and their file system loses power and keeps what it likes of what was not synced.
+//! step, and their file system loses power and keeps what it likes of what was not synced. Where
+//! two plans are run, the source is now the file of one, now that of the other: of one size and
+//! time.
 
 use super::*;
 use std::{
@@ -21,10 +23,16 @@ const WHOLE: Whole = Whole {
     source_device: 1,
     name_hash: [3; 16],
 };
-/// Page that holds the bytes of the source.
-const GOOD: u8 = 1;
+/// Pages that hold the bytes of a source.
+const GOOD: [u8; 2] = [1, 2];
 /// Page that holds others, which came damaged or in part.
-const BAD: u8 = 2;
+const BAD: u8 = 3;
+/// Ranges in which each plan cuts the file, of as many pages each.
+const CUTS: [usize; 2] = [RANGES, RANGES / 2];
+/// Number of the temporary's inode: file systems give one that was removed to the next file.
+const TEMPORARY: u64 = 1;
+/// Runs of a shard that fail before it is given up for a while.
+const FAILURES_MAX: u32 = 40;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Entry {
@@ -90,6 +98,10 @@ struct Faults {
     cut_at: Option<u64>,
     /// At this step the session that runs dies.
     kill_at: Option<u64>,
+    /// The source is replaced at one in so many steps; 0: at none, and only one plan is run.
+    swaps: u64,
+    /// Somebody removes the temporary at one in so many steps; 0: at none.
+    removals: u64,
 }
 
 struct World {
@@ -106,8 +118,16 @@ struct World {
     next: u64,
     /// Locks: the open register, the node, the bytes.
     locks: Vec<(u64, usize, Range<u64>)>,
-    /// Ranges that were told as durable.
+    /// The source that is there.
+    source: usize,
+    /// Whether ranges that were told as durable may be thrown away.
+    is_meddled: bool,
+    /// Whether the register may be torn, so that it could have said anything.
+    may_be_torn: bool,
+    /// Ranges that were told as durable, and are.
     settled: BTreeSet<usize>,
+    /// Ranges of each source whose run has said that all is done.
+    told: [BTreeSet<usize>; 2],
     /// Journals: the number of the register's header, and the boot in which they were written.
     journals: BTreeMap<u64, (u64, u64)>,
     renames: u32,
@@ -122,6 +142,8 @@ struct Node {
     boot: Cell<u64>,
     /// Runs that follow the first that ends well.
     runs: Cell<u32>,
+    /// Runs that failed.
+    failures: Cell<u32>,
 }
 
 impl World {
@@ -159,8 +181,32 @@ impl World {
     fn check_name(&self, when: &str) {
         let Some(inode) = self.names.0.get(&Entry::Name) else { return };
         let pages = &self.inodes[inode];
-        assert_eq!(pages.bytes, [GOOD; RANGES], "{when}, at step {}", self.step);
-        assert_eq!(pages.synced, [GOOD; RANGES], "{when}, at step {}", self.step);
+        let is_whole = |pages: &[u8]| GOOD.iter().any(|good| pages == [*good; RANGES]);
+        assert!(is_whole(&pages.bytes), "{when}, at step {}: {:?}", self.step, pages.bytes);
+        assert!(is_whole(&pages.synced), "{when}, at step {}: {:?}", self.step, pages.synced);
+    }
+
+    /// Takes in that the run of a range says that all is done. Where all runs of a plan have said
+    /// so, the file has its name.
+    fn tell(&mut self, source: usize, range: usize) {
+        self.told[source].insert(range);
+        let is_named = self.names.0.contains_key(&Entry::Name);
+        let step = self.step;
+        assert!(
+            self.told[source].len() < CUTS[source] || is_named,
+            "all done, at step {step}: no name"
+        );
+    }
+
+    /// Deeds of others: they replace the source, and remove what they should not.
+    fn meddle(&mut self) {
+        let Faults { swaps, removals, .. } = self.faults;
+        if swaps > 0 && self.chance.one_in(swaps) {
+            self.source = 1 - self.source;
+        }
+        if removals > 0 && self.chance.one_in(removals) {
+            self.change(Change::Remove(Entry::Temporary));
+        }
     }
 
     fn change(&mut self, change: Change) {
@@ -197,6 +243,7 @@ impl Node {
         }
         world.step += 1;
         let step = world.step;
+        world.meddle();
         if world.faults.cut_at == Some(step) {
             world.cut_power();
         }
@@ -211,15 +258,32 @@ impl Node {
         world
     }
 
+    fn source(&self) -> usize {
+        self.number / RANGES
+    }
+
+    fn range(&self) -> usize {
+        self.number % RANGES
+    }
+
+    fn pages(&self) -> Range<usize> {
+        let pages = RANGES / CUTS[self.source()];
+        self.range() * pages..(self.range() + 1) * pages
+    }
+
+    fn whole(&self) -> Whole {
+        Whole { source_inode: 7 + self.source() as u64, ..WHOLE }
+    }
+
     fn write(&self, claim: &Claim<Node>, page: u8) {
         let mut world = self.step();
-        let inode = world.names.0[&Entry::Temporary];
-        assert!(!world.settled.contains(&self.number), "a settled range is written again");
+        let Some(inode) = world.names.0.get(&Entry::Temporary).copied() else { return };
+        assert!(!world.settled.contains(&self.range()), "a settled range is written again");
         let bytes = &claim.part.bytes;
         let holds =
             |(_, node, locked): &(u64, usize, Range<u64>)| *node == self.number && locked == bytes;
         assert!(world.locks.iter().any(holds), "without its lock");
-        world.inodes.get_mut(&inode).unwrap().bytes[self.number] = page;
+        world.inodes.get_mut(&inode).unwrap().bytes[self.pages()].fill(page);
     }
 
     fn run(&self) {
@@ -229,7 +293,8 @@ impl Node {
                 // Now and then the same shard is run once more.
                 Ok(true) if self.runs.get() > 0 => self.runs.set(self.runs.get() - 1),
                 Ok(true) => break,
-                Ok(false) => {}
+                Ok(false) if self.is_given_up() => break,
+                Ok(false) => self.failures.set(self.failures.get() + 1),
                 Err(cause) if cause.is::<Killed>() => {}
                 Err(cause) => {
                     self.end();
@@ -238,6 +303,10 @@ impl Node {
             }
         }
         self.end();
+    }
+
+    fn is_given_up(&self) -> bool {
+        self.failures.get() >= FAILURES_MAX && self.world.0.lock().unwrap().is_meddled
     }
 
     fn end(&self) {
@@ -253,33 +322,48 @@ impl Node {
         self.step().names.0.contains_key(&Entry::Name)
     }
 
-    /// Does what a session does of its range; true once it is settled.
+    /// Does what a run does of its range; true where it says that all is done.
     fn attempt(&self) -> bool {
+        // The run finds another source than was planned.
+        if self.step().source != self.source() {
+            return false;
+        }
         if self.is_there() {
             remove_left(self);
-            return true;
+            return self.say_done();
         }
-        let begin = self.number as u64 * RANGE_BYTES;
-        let part = Part { bytes: begin..begin + RANGE_BYTES, ctime: (1, 1) };
-        let claim = match claim(self.clone(), &WHOLE, part, (false, Duration::ZERO)) {
+        let pages = self.pages();
+        let (begin, end) = (pages.start as u64 * RANGE_BYTES, pages.end as u64 * RANGE_BYTES);
+        let part = Part { bytes: begin..end, ctime: (1, 1) };
+        let claim = match claim(self.clone(), &self.whole(), part, (false, Duration::ZERO)) {
             Ok(claim) => claim,
             Err(Refused::There) => {
                 remove_left(self);
-                return true;
+                return self.say_done();
             }
             Err(_) => return false,
         };
         if self.is_there() {
             claim.give_up();
-            return true;
+            return self.say_done();
         }
         if !claim.is_done {
             self.bring(&claim, begin);
         }
         let Ok(finished) = claim.finish() else { return false };
         assert_ne!(finished, Finished::OutOfStep);
+        // That a range is lost is told only where one can be.
+        let may_be_lost = || self.step().is_meddled || self.step().may_be_torn;
+        assert!(finished != Finished::Lost || may_be_lost());
+        finished != Finished::Lost && self.say_done()
+    }
+
+    fn say_done(&self) -> bool {
         let mut world = self.step();
-        world.settled.insert(self.number);
+        if !world.is_meddled {
+            world.settled.insert(self.range());
+        }
+        world.tell(self.source(), self.range());
         true
     }
 
@@ -291,13 +375,13 @@ impl Node {
         };
         if !journaled {
             self.write(claim, BAD);
-            self.write(claim, GOOD);
+            self.write(claim, GOOD[self.source()]);
         }
         let mut world = self.step();
-        let inode = world.names.0[&Entry::Temporary];
+        let Some(inode) = world.names.0.get(&Entry::Temporary).copied() else { return };
         let inode = world.inodes.get_mut(&inode).unwrap();
         inode.synced.resize(RANGES, 0);
-        inode.synced[self.number] = inode.bytes[self.number];
+        inode.synced[self.pages()].copy_from_slice(&inode.bytes[self.pages()]);
         let journal = (claim.header.number, world.boot);
         world.journals.insert(begin, journal);
         world.change(Change::Set(Entry::Journal(begin), 0));
@@ -367,12 +451,15 @@ impl Site for Node {
     }
 
     fn write(&self, register: &Open, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let (at, end) = (at as usize, at as usize + bytes.len());
         {
             let mut world = self.step();
             let inode = world.inodes.get_mut(&register.inode).unwrap();
-            inode.bytes.truncate(at as usize);
-            inode.bytes.extend_from_slice(bytes);
+            let len = inode.bytes.len().max(end);
+            inode.bytes.resize(len, 0);
+            inode.bytes[at..end].copy_from_slice(bytes);
         }
+        self.step().inodes.get_mut(&register.inode).unwrap().bytes.truncate(end);
         let mut world = self.step();
         let inode = world.inodes.get_mut(&register.inode).unwrap();
         inode.synced = inode.bytes.clone();
@@ -386,7 +473,7 @@ impl Site for Node {
         let inode = world.inode(vec![0; RANGES]);
         world.inodes.get_mut(&inode).unwrap().synced = vec![0; RANGES];
         world.change(Change::Set(Entry::Temporary, inode));
-        Ok(inode)
+        Ok(TEMPORARY)
     }
 
     fn named(&self) -> Option<(u64, i64, u32)> {
@@ -394,7 +481,7 @@ impl Site for Node {
     }
 
     fn temporary(&self) -> Option<(u64, u64)> {
-        Some((*self.step().names.0.get(&Entry::Temporary)?, FILE_BYTES))
+        self.step().names.0.contains_key(&Entry::Temporary).then_some((TEMPORARY, FILE_BYTES))
     }
 
     fn give_attributes(&self) -> io::Result<()> {
@@ -445,29 +532,35 @@ impl Site for Node {
 
 /// Runs all sessions to their end, and gives the number of steps.
 fn run(seed: u64, faults: Faults) -> u64 {
+    let nodes = if faults.swaps > 0 { CUTS.iter().sum() } else { RANGES };
     let world = World {
         chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         faults,
         step: 0,
         boot: 1,
         running: 0,
-        alive: vec![true; RANGES],
+        alive: vec![true; nodes],
         names: Names::default(),
         synced_names: Names::default(),
         unsynced: Vec::new(),
         inodes: BTreeMap::new(),
         next: 0,
         locks: Vec::new(),
+        source: 0,
+        is_meddled: faults.swaps + faults.removals > 0,
+        may_be_torn: faults.cut_at.is_some(),
         settled: BTreeSet::new(),
+        told: [BTreeSet::new(), BTreeSet::new()],
         journals: BTreeMap::new(),
         renames: 0,
     };
     let world = Arc::new((Mutex::new(world), Condvar::new()));
     let node = |number: usize| {
         let runs = Cell::new((seed as u32 + number as u32) % 3);
-        Node { number, world: world.clone(), boot: Cell::new(1), runs }
+        let (world, boot, failures) = (world.clone(), Cell::new(1), Cell::new(0));
+        Node { number, world, boot, runs, failures }
     };
-    let threads: Vec<_> = (0..RANGES)
+    let threads: Vec<_> = (0..nodes)
         .map(|number| {
             let node = node(number);
             thread::spawn(move || node.run())
@@ -476,14 +569,25 @@ fn run(seed: u64, faults: Faults) -> u64 {
     for thread in threads {
         assert!(thread.join().is_ok(), "seed {seed}, {faults:?}");
     }
-    // A run once more tidies up what a death at the end left.
-    {
+    // All runs two times more, one after the other: the last one brings what is missing, and then
+    // they tidy up what a death at the end left.
+    let source = {
         let mut world = world.0.lock().unwrap();
-        world.alive[0] = true;
-        world.running = 0;
-        world.faults = Faults { kills: 0, cut_at: None, kill_at: None };
+        world.faults = NONE;
+        world.source
+    };
+    let cuts = CUTS[source];
+    for number in (0..2 * cuts).map(|number| source * RANGES + number % cuts) {
+        {
+            let mut world = world.0.lock().unwrap();
+            world.alive[number] = true;
+            world.running = number;
+        }
+        let node = node(number);
+        node.failures.set(FAILURES_MAX);
+        node.run();
     }
-    node(0).run();
+    assert_eq!(world.0.lock().unwrap().told[source].len(), cuts, "seed {seed}, {faults:?}");
     let world = world.0.lock().unwrap();
     world.check_name("at the end");
     let left: Vec<&Entry> = world.names.0.keys().collect();
@@ -494,7 +598,7 @@ fn run(seed: u64, faults: Faults) -> u64 {
     world.step
 }
 
-const NONE: Faults = Faults { kills: 0, cut_at: None, kill_at: None };
+const NONE: Faults = Faults { kills: 0, cut_at: None, kill_at: None, swaps: 0, removals: 0 };
 
 #[test]
 fn a_file_gets_its_name_once_whichever_session_dies_at_whichever_step() {
@@ -523,6 +627,31 @@ fn a_file_gets_its_name_though_sessions_die_all_the_time() {
     }
 }
 
+#[test]
+fn no_plan_is_all_done_without_the_name_though_its_source_is_replaced_and_comes_back() {
+    for seed in 0..400 {
+        run(seed, Faults { swaps: 20 + seed % 200, ..NONE });
+        let kills = 30 + seed % 70;
+        let cut_at = Some(seed % 300);
+        run(seed, Faults { swaps: 20 + seed % 200, kills, cut_at, ..NONE });
+    }
+    for seed in 0..3 {
+        for step in 1..400 {
+            run(seed, Faults { swaps: 40, cut_at: Some(step), ..NONE });
+            run(seed, Faults { swaps: 40, kill_at: Some(step), ..NONE });
+        }
+    }
+}
+
+#[test]
+fn no_plan_is_all_done_without_the_name_though_somebody_removes_the_temporary() {
+    for seed in 0..200 {
+        run(seed, Faults { removals: 20 + seed % 100, ..NONE });
+        let (swaps, removals, kills) = (30 + seed % 100, 50 + seed % 100, 40 + seed % 70);
+        run(seed, Faults { swaps, removals, kills, ..NONE });
+    }
+}
+
 /// A directory with what sessions on real files need, and a file of two ranges.
 fn real() -> (tempfile::TempDir, impl Fn() -> site::Directory, Whole) {
     let place = tempfile::tempdir().unwrap();
@@ -548,13 +677,28 @@ fn a_range_that_is_written_again_is_no_part_of_a_whole_file_meanwhile() {
     // Its source has changed, and it is brought anew.
     let again = claimed(site(), &whole, 0..100, 2).unwrap();
     assert!(!again.is_done);
-    assert_eq!(second.finish().unwrap(), Finished::Waiting);
+    assert_eq!(second.finish().unwrap(), Finished::Lost, "the first may never come again");
     assert_eq!(again.finish().unwrap(), Finished::OutOfStep);
     let second = claimed(site(), &whole, 100..200, 2).unwrap();
     assert!(!second.is_done && !place.path().join("x").exists());
     assert_eq!(second.finish().unwrap(), Finished::Named);
     let left: Vec<_> = std::fs::read_dir(place.path()).unwrap().collect();
     assert_eq!(left.len(), 1);
+}
+
+#[test]
+fn a_register_that_is_torn_is_taken_for_one_that_had_said_anything() {
+    let (place, site, whole) = real();
+    assert_eq!(claimed(site(), &whole, 0..100, 1).unwrap().finish().unwrap(), Finished::Waiting);
+    let register = place.path().join(".x.haul-ranges");
+    let mut bytes = std::fs::read(&register).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&register, &bytes).unwrap();
+    assert_eq!(claimed(site(), &whole, 100..200, 1).unwrap().finish().unwrap(), Finished::Lost);
+    claimed(site(), &Whole { mtime_s: 9, ..whole }, 100..200, 1).unwrap().give_up();
+    let others = Whole { mtime_s: 9, ..whole };
+    assert_eq!(claimed(site(), &others, 0..100, 1).unwrap().finish().unwrap(), Finished::Lost);
+    assert_eq!(claimed(site(), &others, 100..200, 1).unwrap().finish().unwrap(), Finished::Named);
 }
 
 #[test]

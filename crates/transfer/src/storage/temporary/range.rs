@@ -131,6 +131,11 @@ impl Part {
                 "the inode of its source has changed since other ranges of it came: run their \
                  shards again",
             )),
+            Ok(Finished::Lost) => Err(io::Error::other(
+                "ranges of it that other runs had brought are not there any more, as its source or \
+                 its hidden files were replaced or removed: run all shards again, until each ends \
+                 with 0",
+            )),
             // Another session completed the last range meanwhile, and this one had nothing to do.
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.was_done() => {
                 let there = statat(&self.directory, &*self.final_name, AtFlags::SYMLINK_NOFOLLOW);
