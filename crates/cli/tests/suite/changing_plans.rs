@@ -76,6 +76,42 @@ fn report(place: &Place, plan: &str) -> (i32, Value) {
 }
 
 #[test]
+fn a_second_planner_in_a_directory_is_refused_and_a_killed_one_blocks_nobody() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of_eight(&place);
+    let words = |size: &[&str]| {
+        let words = words!["plan", place.source("tree"), server.url("/"), "--out"];
+        let size: Vec<OsString> = size.iter().map(OsString::from).collect();
+        [words, words![place.path("plan"), "--json"], size].concat()
+    };
+    let few = words(&["--shards", "3"]);
+    let Some(mut first) = slow_planner(&place, &words(&["--shards", "5"])) else { return };
+    let begun = Instant::now();
+    while fs::read_dir(place.path("plan")).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no directory");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    for size in [&["--shards", "3"], &["--shard-size", "1M"]] {
+        let second = Haul::start(place.command(&words(size))).finish();
+        second.refused(&["another haul plan makes a plan in", "name another directory by --out"]);
+    }
+    assert!(!place.path("plan/plan.json").exists(), "the first is through already");
+    first.kill();
+    // What it left, were it killed a moment later.
+    for shard in 1..=5 {
+        fs::write(place.path(format!("plan/shard-{shard:05}.jsonl")), "half a shard").unwrap();
+    }
+    assert_eq!(Haul::start(place.command(&few)).finish().status, 0);
+    assert_eq!(planned(&place, "plan").len(), 48);
+    let shards = names(&place.path("plan")).unwrap();
+    let shards = shards.iter().filter(|name| name.to_string_lossy().contains("shard-")).count();
+    assert_eq!(shards, 3, "those of the first are gone");
+    Haul::start(place.command(&few)).finish().refused(&["there is a plan in"]);
+}
+
+#[test]
 fn the_first_shards_run_while_the_plan_is_made_and_a_run_waits_for_a_later_one() {
     let place = Place::new();
     let server = Server::start(&place);

@@ -27,13 +27,17 @@ use crate::{
     },
 };
 use haul_protocol::message::FileKind;
+use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File},
     io::{self, BufWriter, Read, Seek, SeekFrom, Write},
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
+
+/// File by whose lock a planner has a directory to itself; it stays there.
+const LOCK_FILE: &str = ".haul-plan.lock";
 
 /// A plan to make.
 #[derive(Clone, Debug)]
@@ -97,6 +101,9 @@ pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Transf
     let failed = |error: io::Error| TransferError::start(written(error));
     fs::create_dir_all(place).map_err(failed)?;
     check_apart(source, place)?;
+    let _held = hold(place).map_err(failed)?.ok_or_else(|| at_work(place))?;
+    check_new(place)?;
+    remove_stale(place).map_err(failed)?;
     // All that may be refused, before there is a plan.
     let walk = Walking::of(request)?;
     let id = hex(&random_bytes::<8>().map_err(failed)?);
@@ -172,7 +179,7 @@ impl Walking {
 }
 
 fn check(request: &PlanRequest) -> Result<(), TransferError> {
-    let PlanRequest { source, shards, place, .. } = request;
+    let PlanRequest { source, shards, .. } = request;
     if !source.is_dir() {
         let what = format!("cannot plan {}", source.display());
         let found = if source.exists() { "a single file" } else { "nothing of that name" };
@@ -187,10 +194,51 @@ fn check(request: &PlanRequest) -> Result<(), TransferError> {
         let hint = "several for each machine are enough";
         return Err(TransferError::start(problem("cannot make the plan", &needs, &found, hint)));
     }
-    if place.join(PLAN_FILE).exists() {
-        let what = format!("there is a plan in {} already", place.display());
-        let hint = "run it, or name another directory";
-        return Err(TransferError::start(problem(&what, "a new directory", "one", hint)));
+    Ok(())
+}
+
+/// Holds a directory against other planners until the file is closed, by whatever end of the
+/// process; `None` where another holds it.
+///
+/// # Errors
+/// If the file cannot be made.
+fn hold(place: &Path) -> io::Result<Option<File>> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags((rustix::fs::OFlags::NOFOLLOW.bits()).cast_signed());
+    let file = options.open(place.join(LOCK_FILE))?;
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+        // Some file systems have no locks: then nothing tells of the other.
+        _ => Ok(Some(file)),
+    }
+}
+
+fn at_work(place: &Path) -> TransferError {
+    let what = format!("another haul plan makes a plan in {}", place.display());
+    let hint = "wait until it has ended and run that plan, or name another directory by --out";
+    TransferError::start(problem(&what, "a directory of its own", "one that is in use", hint))
+}
+
+fn check_new(place: &Path) -> Result<(), TransferError> {
+    if !place.join(PLAN_FILE).exists() {
+        return Ok(());
+    }
+    let what = format!("there is a plan in {} already", place.display());
+    let hint = "run it, or name another directory";
+    Err(TransferError::start(problem(&what, "a new directory", "one", hint)))
+}
+
+/// Removes the shards that a planner left which was killed: the new plan may have fewer.
+///
+/// # Errors
+/// If one cannot be removed.
+fn remove_stale(place: &Path) -> io::Result<()> {
+    for number in 1..=SHARDS_MAX {
+        match fs::remove_file(shard_path(place, number)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
+            removed => removed?,
+        }
     }
     Ok(())
 }
