@@ -35,8 +35,10 @@ use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 /// is there is named alone.
 #[derive(Debug, Args)]
 #[command(override_usage = "\
-    haul plan [OPTIONS] <SOURCE> <URL|[USER@]HOST:PATH>... --shards <N> --out <PLAN>\n       \
-    haul plan [OPTIONS] --again <EARLIER-PLAN> --shards <N> --out <PLAN>\n       \
+    haul plan [OPTIONS] <SOURCE> <URL|[USER@]HOST:PATH>... <--shards <N>|--shard-size <SIZE>> \
+    --out <PLAN>\n       \
+    haul plan [OPTIONS] --again <EARLIER-PLAN>... <--shards <N>|--shard-size <SIZE>> \
+    --out <PLAN>\n       \
     haul plan --simulate <FLEET> [--json] <PLAN>")]
 pub struct LowPlan {
     // One list, so that options may stand anywhere among the words.
