@@ -2,8 +2,7 @@
 
 use super::{
     simulation::{LowFleet, parse_fleet},
-    ssh::OtherSide,
-    transfer::parse_url,
+    ssh::planned_target,
     tree::LowRules,
     usage_problem,
 };
@@ -220,22 +219,8 @@ impl LowPlan {
         source: &OsString,
         targets: &[OsString],
     ) -> Result<Box<PlanRequest>, Problem> {
-        let targets = targets.iter().map(|word| {
-            if !OtherSide::is_named_by(word) {
-                let what = format!("cannot plan to {}", word.to_string_lossy());
-                let needs = "a URL that `haul serve` printed, or user@host:path";
-                let hint = "one directory is planned; the words behind it are targets";
-                return Err(usage_problem(&what, needs, "none", hint));
-            }
-            let text = word.to_str().ok_or_else(|| {
-                let hint = "in a URL %FF stands for such a byte";
-                usage_problem("cannot plan to this target", "UTF-8", "other bytes", hint)
-            })?;
-            if text.starts_with("haul://") {
-                parse_url(word)?;
-            }
-            Ok(text.to_owned())
-        });
+        let hint = "one directory is planned; the words behind it are targets";
+        let targets = targets.iter().map(|word| planned_target(word, hint));
         let targets: Vec<String> = targets.collect::<Result<_, _>>()?;
         let here = std::env::current_dir().map_err(|error| {
             let hint = "name the source from the root on";

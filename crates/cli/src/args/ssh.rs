@@ -148,6 +148,26 @@ impl OtherSide {
     }
 }
 
+/// Reads a target as a plan keeps it; `hint` is for a word that is none.
+///
+/// # Errors
+/// If it names no other machine.
+pub(super) fn planned_target(word: &OsStr, hint: &str) -> Result<String, Problem> {
+    if !OtherSide::is_named_by(word) {
+        let what = format!("cannot take {} as a target", word.to_string_lossy());
+        let needs = "a URL that `haul serve` printed, or user@host:path";
+        return Err(usage_problem(&what, needs, "none", hint));
+    }
+    let text = word.to_str().ok_or_else(|| {
+        let hint = "in a URL %FF stands for such a byte";
+        usage_problem("cannot take this target", "UTF-8", "other bytes", hint)
+    })?;
+    if text.starts_with("haul://") {
+        parse_url(word)?;
+    }
+    Ok(text.to_owned())
+}
+
 impl OtherSide {
     /// Way of the data that the user has named.
     #[must_use]

@@ -5,7 +5,7 @@ use super::{
     proxy::LowProxy,
     recording::LowRecording,
     shard_number::{AskedShard, parse_shard},
-    ssh::{LowSsh, OtherSide, check_is_here},
+    ssh::{LowSsh, OtherSide, check_is_here, planned_target},
     tree::LowTree,
     usage_problem,
     values::{Period, StopSignal, parse_limit},
@@ -39,7 +39,9 @@ use std::{
 /// without a / in front is below the home directory there. A word with a colon before any / means
 /// another machine: a file of this one is written ./a:b.
 #[derive(Debug, Args)]
-#[command(override_usage = "haul push [OPTIONS] <SOURCE>... <URL|[USER@]HOST:PATH>")]
+#[command(override_usage = "\
+    haul push [OPTIONS] <SOURCE>... <URL|[USER@]HOST:PATH>\n       \
+    haul push [OPTIONS] --plan <PLAN> --shard <K> [URL|[USER@]HOST:PATH]...")]
 pub struct LowPush {
     // One list, so that options may stand anywhere among the words.
     #[arg(value_name = "SOURCE", required_unless_present = "plan", num_args = 1..)]
@@ -50,10 +52,11 @@ pub struct LowPush {
     pub words: Vec<OsString>,
     /// Move one shard of the plan in this directory, made by `haul plan`
     ///
-    /// The plan names the source and the target. The run keeps a report in PLAN/reports, which
-    /// `haul report` adds up.
+    /// The plan names the source and the target. URLs that are named beside it, as many as the plan
+    /// has, stand in the place of the plan's: with another token, or where a server has moved. The
+    /// run keeps a report in PLAN/reports, which `haul report` adds up.
     #[arg(long, value_name = "PLAN", requires = "shard")]
-    #[arg(conflicts_with_all = ["words", "files_from", "part", "include", "exclude", "delete"])]
+    #[arg(conflicts_with_all = ["files_from", "part", "include", "exclude", "delete"])]
     #[arg(conflicts_with_all = ["watch", "follow", "move_sources"])]
     // A shard would count as done without what they leave out.
     #[arg(conflicts_with_all = ["min_size", "max_size", "min_age", "max_age"])]
@@ -316,7 +319,28 @@ impl LowPush {
         self.plan.is_some() || self.transfer.tree.part.is_some()
     }
 
+    /// The plan with the targets of this run, where it names others.
+    fn directed(&self, plan: Plan) -> Result<Plan, Problem> {
+        if self.words.is_empty() {
+            return Ok(plan);
+        }
+        let hint = "with --plan the words are URLs: the source is the plan's";
+        let targets = self.words.iter().map(|word| planned_target(word, hint));
+        let targets: Vec<String> = targets.collect::<Result<_, _>>()?;
+        // A shard goes on where its earlier runs have brought a part of it.
+        if targets.len() != plan.targets.len() {
+            let what = "cannot take these URLs in the place of the plan's";
+            let needs = format!("{}, in the order of the plan", plan.targets.len());
+            let hint = "name one for each that `haul plan` was given";
+            return Err(usage_problem(what, &needs, &targets.len().to_string(), hint));
+        }
+        let mut plan = plan;
+        plan.targets = targets;
+        Ok(plan)
+    }
+
     fn checked_shard(&self, plan: Plan, asked: AskedShard) -> Result<CheckedPush, Problem> {
+        let plan = self.directed(plan)?;
         if let Some(count) = asked.count.filter(|count| !plan.is_run_by(*count)) {
             let what = format!("cannot take shard {}/{count}", asked.number);
             let needs = format!("the {} shards of the plan", plan.shards);

@@ -248,6 +248,35 @@ fn what_is_no_plan_and_no_shard_ends_with_two() {
     assert!(!place.path("plan").exists());
 }
 
+/// Case of a token that was revoked, or has expired, after the plan was made.
+#[test]
+fn a_run_of_a_plan_takes_another_token_and_another_server_in_the_place_of_the_plans() {
+    let place = Place::new();
+    place.tree(&place.source("tree"), 2, 6);
+    let gone = Server::start(&place);
+    let words = words![place.source("tree"), gone.url(""), "--shards", "2"];
+    assert_eq!(planned(&place, &words).status, 0);
+    drop(gone);
+    let server = ServerSetup::new(&place).state(place.path("state2")).start(&place);
+    assert_eq!(push_shard(&place, "1").status, 1, "its server is gone");
+    let run = |shard: &str, urls: &[OsString]| {
+        let words = words!["--plan", place.path("plan"), "--shard", shard];
+        place.push(&[&words[..], urls].concat())
+    };
+    run("1", &words![server.url(""), server.url("")]).refused(&["1, in the order of the plan"]);
+    run("1", &words![place.source("tree")]).refused(&["with --plan the words are URLs"]);
+    run("1", &words![server.url("")]).ok();
+    // Without a token in it, for other users see the words of a command.
+    let url = server.url("").into_string().unwrap();
+    let (token, rest) = url.strip_prefix("haul://").unwrap().split_once('@').unwrap();
+    fs::write(place.path("token"), token).unwrap();
+    let by_file = words![format!("haul://{rest}"), "--token-file", place.path("token")];
+    run("2", &by_file).ok();
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    let report = place.run(&words!["report", place.path("plan")]);
+    assert_eq!(report.status, 0, "{report:?}");
+}
+
 /// Predictions are of the plan that is there, and nothing of it changes.
 #[test]
 fn a_plan_is_simulated_when_it_is_made_and_later() {
