@@ -234,7 +234,8 @@ seed=N, mtu=N               of the failures, 1; bytes of a packet, 1500",
         title: "Exit status",
         lines: "\
 0  all that is meant is in a shard
-1  a directory could not be read: its shard makes it, and nothing below it is planned
+1  a directory could not be read: its shard makes it, and nothing below it is planned; or the plan
+   is made, and could not be simulated
 2  nothing could start: no directory, a plan that is there already, wrong arguments",
     },
 ];

@@ -8,7 +8,7 @@ use crate::{
     interrupt,
     ui::{self, shell::shell_word, units},
 };
-use haul_transfer::{Made, Plan, PlanRequest, ShardLoad, Shards, make_plan};
+use haul_transfer::{Interrupt, Made, Plan, PlanRequest, ShardLoad, Shards, make_plan};
 use serde_json::json;
 use std::ops::RangeInclusive;
 
@@ -17,12 +17,13 @@ use std::ops::RangeInclusive;
 /// # Errors
 /// If the source is no directory, the plan cannot be written, or there is none to simulate.
 pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
+    let interrupt = interrupt::on_signals()?;
     let wanted = match low.checked()? {
         PlanWanted::New(checked) => checked,
         PlanWanted::Existing(place) => {
             let plan = Plan::open(&place)?;
             plan.check_whole()?;
-            simulate(low, &plan, &plan.loads()?)?;
+            simulate(low, &plan, &plan.loads()?, &interrupt)?;
             return Ok(ExitStatus::AllDone);
         }
     };
@@ -34,20 +35,34 @@ pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
     if matches!(wanted.shards, Shards::Size(_)) && !low.json {
         ui::print_to_stderr(&format!("from now on each shard can be run: {how_to_run}"));
     }
-    let made = make(&wanted)?;
+    let made = make(&wanted, &interrupt)?;
     if low.json {
         print_json(&made);
     } else {
         ui::print_to_stdout(&text(&made, &how_to_run));
     }
-    simulate(low, &made.plan, &made.loads)?;
+    simulate(low, &made.plan, &made.loads, &interrupt).map_err(|failure| beside(failure, &made))?;
     Ok(if made.failed.is_empty() { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
 }
 
-fn make(wanted: &PlanRequest) -> Result<Made, Failure> {
-    let interrupt = interrupt::on_signals()?;
+/// The failure of a simulation behind a plan that was made: the plan stays, and needs no making
+/// again.
+fn beside(failure: Failure, made: &Made) -> Failure {
+    let mut problem = failure.problem;
+    let place = shell_word(made.plan.place().as_os_str());
+    let again = format!("the plan is made: haul plan {place} --simulate FLEET simulates it again");
+    // What it says of an interrupt is about the command as a whole.
+    problem.hint = match &*problem.hint {
+        hint if !failure.may_pass && !hint.is_empty() => format!("{hint}; {again}"),
+        _ => again,
+    };
+    let words = problem.to_string();
+    Failure { status: ExitStatus::SomeFailed, words, problem, may_pass: false }
+}
+
+fn make(wanted: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Failure> {
     haul_transfer::raise_open_files_limit();
-    let made = make_plan(wanted, &interrupt)?;
+    let made = make_plan(wanted, interrupt)?;
     for problem in made.left_out.iter().chain(&made.failed) {
         ui::print_to_stderr(&problem.to_string());
     }
@@ -55,10 +70,15 @@ fn make(wanted: &PlanRequest) -> Result<Made, Failure> {
 }
 
 /// Shows what `--simulate` wants to know, if it is there.
-fn simulate(low: &LowPlan, plan: &Plan, loads: &[ShardLoad]) -> Result<(), Failure> {
+fn simulate(
+    low: &LowPlan,
+    plan: &Plan,
+    loads: &[ShardLoad],
+    interrupt: &Interrupt,
+) -> Result<(), Failure> {
     let Some(fleet) = &low.simulate else { return Ok(()) };
     let fleet = fleet.with_targets(plan.targets.len())?;
-    let prediction = haul_transfer::simulate(&fleet, loads)?;
+    let prediction = haul_transfer::simulate(&fleet, loads, interrupt)?;
     if low.json {
         simulation::print_json(plan, &fleet, &prediction);
     } else {

@@ -248,6 +248,24 @@ fn what_is_no_plan_and_no_shard_ends_with_two() {
     assert!(!place.path("plan").exists());
 }
 
+#[test]
+fn a_plan_that_was_made_stays_where_it_cannot_be_simulated_and_the_error_says_so() {
+    let place = Place::new();
+    place.tree(&place.source("tree"), 2, 6);
+    let fleet = |start: &str| format!("nodes=2,disk=1M,mtbf=1s,repair=1s,requeue=1s,start={start}");
+    let words = words![place.source("tree"), "dtn1:/data/", "--shards", "2", "--simulate"];
+    let ran = planned(&place, &[words, words![fleet("60s")]].concat());
+    assert_eq!(ran.status, 1, "the plan is there: {ran:?}");
+    ran.says(&["never be through", "the plan is made: haul plan", "--simulate FLEET"]);
+    let words = words!["plan", place.path("plan"), "--json", "--simulate"];
+    let later = |start: &str| {
+        let words = [&words[..], &words![fleet(start)]].concat();
+        Haul::start(place.command(&words)).finish()
+    };
+    later("60s").refused(&["never be through"]);
+    assert_eq!(later("0s").status, 0);
+}
+
 /// Case of a token that was revoked, or has expired, after the plan was made.
 #[test]
 fn a_run_of_a_plan_takes_another_token_and_another_server_in_the_place_of_the_plans() {

@@ -14,13 +14,23 @@ pub use changes::{Change, Changed};
 pub use setup::{NodeFailures, Resource, ResourceRates, SIMULATED_MAX, SimulatedFleet};
 pub use tally::Cause;
 
-use crate::{error::problem, plan::ShardLoad, problem::Problem};
+use crate::{
+    Interrupt,
+    error::{TransferError, problem},
+    plan::ShardLoad,
+    problem::Problem,
+};
+use course::{GivenUp, Patience};
 use tally::Tally;
 
 /// Courses with different failures, at most and at least.
 const COURSES: (u64, u64) = (100, 20);
 /// Runs at a time, for each shard, of all courses together: more would take minutes.
 const STEPS_MAX: u64 = 100_000_000;
+
+/// Looks at slots after which no further course with failures is begun, and the simulation is given
+/// up where there is none: some ten seconds of a processor.
+const LOOKS_MAX: u64 = 200_000_000;
 
 /// Time that a fleet needs for a plan, and what it goes for.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,14 +77,35 @@ pub struct ResourceUse {
 /// Predicts how long a fleet takes for shards of these loads.
 ///
 /// # Errors
-/// If nodes fail too often for any end, or the number of nodes, runs or servers is 0 or too large.
-pub fn simulate(fleet: &SimulatedFleet, loads: &[ShardLoad]) -> Result<Prediction, Problem> {
-    check(fleet)?;
+/// If nodes fail too often for any end, or for one that can be simulated in some seconds; if the
+/// number of nodes, runs or servers is 0 or too large; or if it is interrupted.
+pub fn simulate(
+    fleet: &SimulatedFleet,
+    loads: &[ShardLoad],
+    interrupt: &Interrupt,
+) -> Result<Prediction, TransferError> {
+    within(LOOKS_MAX, fleet, loads, interrupt)
+}
+
+/// Simulates within so many looks at slots where nodes fail. Without failures there is an end,
+/// however many shards and runs there are.
+fn within(
+    looks: u64,
+    fleet: &SimulatedFleet,
+    loads: &[ShardLoad],
+    interrupt: &Interrupt,
+) -> Result<Prediction, TransferError> {
+    check(fleet).map_err(TransferError::start)?;
+    let sound = &mut Patience { looks: u64::MAX, interrupt };
+    let looks = if fleet.failures.is_some() { looks } else { u64::MAX };
+    let patience = &mut Patience { looks, interrupt };
     let mut sum: Option<Tally> = None;
     let mut times = Vec::new();
-    let courses = courses(fleet, loads.len() as u64);
-    for course in 0..courses {
-        let tally = course::run(fleet, loads, fleet.seed.wrapping_add(course)).map_err(endless)?;
+    for course in 0..courses(fleet, loads.len() as u64) {
+        let tally = match course::run(fleet, loads, fleet.seed.wrapping_add(course), patience) {
+            Err(GivenUp::TooLong) if course >= COURSES.1 => break,
+            ran => ran.map_err(given_up)?,
+        };
         times.push(tally.seconds);
         match &mut sum {
             Some(sum) => sum.add(&tally),
@@ -82,11 +113,12 @@ pub fn simulate(fleet: &SimulatedFleet, loads: &[ShardLoad]) -> Result<Predictio
         }
     }
     let sum = sum.expect("there is one course at least");
+    let courses = times.len() as u64;
     times.sort_unstable_by(f64::total_cmp);
     let at = |share: f64| times[((times.len() - 1) as f64 * share).round() as usize];
     let total = |of: fn(&ShardLoad) -> u64| loads.iter().map(of).fold(0, u64::saturating_add);
     let load = ShardLoad { files: total(|load| load.files), bytes: total(|load| load.bytes) };
-    let (sound_seconds, changes) = changes::all(fleet, loads).map_err(endless)?;
+    let (sound_seconds, changes) = changes::all(fleet, loads, sound).map_err(given_up)?;
     Ok(Prediction {
         seconds: at(0.5),
         seconds_5_95: (at(0.05), at(0.95)),
@@ -121,11 +153,18 @@ fn courses(fleet: &SimulatedFleet, shards: u64) -> u64 {
     if fleet.failures.is_some() { (STEPS_MAX / steps).clamp(COURSES.1, COURSES.0) } else { 1 }
 }
 
-fn endless(_: course::Endless) -> Problem {
-    let what = "the plan would never be through";
+fn given_up(why: GivenUp) -> TransferError {
+    let what = match why {
+        GivenUp::Endless => "the plan would never be through",
+        GivenUp::TooLong => "the plan fails too often to be simulated",
+        GivenUp::Interrupted => return TransferError::interrupted(),
+    };
     let needs = "nodes that stay up long enough to bring a shard on";
-    let found = "a thousand failures for each shard";
-    problem(what, needs, found, "raise mtbf, or lower start")
+    let found = match why {
+        GivenUp::Endless => "a thousand failures for each shard",
+        _ => "no end after some ten seconds of failures",
+    };
+    TransferError::start(problem(what, needs, found, "raise mtbf, or lower start"))
 }
 
 fn check(fleet: &SimulatedFleet) -> Result<(), Problem> {

@@ -1,7 +1,7 @@
 //! Times of a larger fleet: each thing is doubled by itself, and the plan simulated again.
 
 use super::{
-    course::{self, Endless},
+    course::{self, GivenUp, Patience},
     setup::{Resource, SIMULATED_MAX, SimulatedFleet},
     tally::Cause,
 };
@@ -58,9 +58,13 @@ const SHARE_MIN: f64 = 0.01;
 
 /// Time without failures, and all changes that save a twentieth of it, the best first. Of those
 /// that are about equal the first of the list comes first: it costs least.
-pub fn all(fleet: &SimulatedFleet, loads: &[ShardLoad]) -> Result<(f64, Vec<Changed>), Endless> {
+pub fn all(
+    fleet: &SimulatedFleet,
+    loads: &[ShardLoad],
+    patience: &mut Patience,
+) -> Result<(f64, Vec<Changed>), GivenUp> {
     let sound = SimulatedFleet { failures: None, ..fleet.clone() };
-    let now = course::run(&sound, loads, 0)?;
+    let now = course::run(&sound, loads, 0, patience)?;
     let causes = now.shares();
     let matters = |cause| causes.iter().any(|it| it.0 == cause && it.1 > SHARE_MIN);
     let mut list = vec![Change::Shards, Change::Runs];
@@ -68,16 +72,15 @@ pub fn all(fleet: &SimulatedFleet, loads: &[ShardLoad]) -> Result<(f64, Vec<Chan
     let rates = Resource::ALL.into_iter().filter(|it| matters(Cause::Resource(*it)));
     list.extend(rates.map(Change::Rate));
     list.extend([Change::Nodes, Change::Servers]);
-    let mut changed: Vec<_> = list
-        .into_iter()
-        .filter_map(|change| {
-            let (fleet, loads) = doubled(&sound, loads, change)?;
-            let then = course::run(&fleet, &loads, 0).ok()?;
-            let cause = then.shares().first()?.0;
-            Some(Changed { change, seconds: then.seconds, then: cause })
-        })
-        .filter(|changed| changed.seconds < now.seconds * (1.0 - SAVED_MIN))
-        .collect();
+    let mut changed = Vec::new();
+    for change in list {
+        let Some((fleet, loads)) = doubled(&sound, loads, change) else { continue };
+        let then = course::run(&fleet, &loads, 0, patience)?;
+        let Some((cause, _)) = then.shares().first().copied() else { continue };
+        if then.seconds < now.seconds * (1.0 - SAVED_MIN) {
+            changed.push(Changed { change, seconds: then.seconds, then: cause });
+        }
+    }
     let step = (now.seconds * SAVED_MIN).max(f64::MIN_POSITIVE);
     changed.sort_by_key(|changed| (changed.seconds / step) as u64);
     Ok((now.seconds, changed))

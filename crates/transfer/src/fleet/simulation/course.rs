@@ -7,8 +7,8 @@ use super::{
     sharing::{Demand, Share, share},
     tally::{Cause, Tally},
 };
-use crate::plan::ShardLoad;
-use std::collections::VecDeque;
+use crate::{Interrupt, plan::ShardLoad};
+use std::{collections::VecDeque, sync::atomic::Ordering};
 
 /// Seconds between two records of a journal: what came since is sent again.
 pub const JOURNAL_S: f64 = 1.0;
@@ -19,15 +19,46 @@ const FAILURES_OF_SHARD_MAX: u64 = 1000;
 /// Times that differ by less are one time, in seconds and beside the time itself.
 const INSTANT_S: f64 = 1e-9;
 
-/// Gives up where shards do not get through between two failures of their nodes.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Endless;
+/// Reason why a simulation is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GivenUp {
+    /// Shards do not get through between two failures of their nodes.
+    Endless,
+    /// More looks at slots than there is patience for.
+    TooLong,
+    Interrupted,
+}
+
+/// Work that a simulation may still cost, and the flag that ends it.
+#[derive(Debug)]
+pub struct Patience<'a> {
+    /// Looks at a slot, which are what a simulation spends its time on.
+    pub looks: u64,
+    pub interrupt: &'a Interrupt,
+}
+
+impl Patience<'_> {
+    /// Takes the work of an event.
+    fn spend(&mut self, looks: usize) -> Result<(), GivenUp> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Err(GivenUp::Interrupted);
+        }
+        self.looks = self.looks.checked_sub(looks as u64).ok_or(GivenUp::TooLong)?;
+        Ok(())
+    }
+}
 
 /// Runs all shards once, and tells what happened.
-pub fn run(fleet: &SimulatedFleet, loads: &[ShardLoad], seed: u64) -> Result<Tally, Endless> {
+pub fn run(
+    fleet: &SimulatedFleet,
+    loads: &[ShardLoad],
+    seed: u64,
+    patience: &mut Patience,
+) -> Result<Tally, GivenUp> {
     let mut course = Course::new(fleet, loads, seed);
     let failures_max = (loads.len() as u64 + 1) * FAILURES_OF_SHARD_MAX;
     while course.open > 0 {
+        patience.spend(course.slots.len() + course.nodes.len())?;
         course.assign();
         let shares = course.shares();
         let next_s = course.next_event(&shares);
@@ -35,7 +66,7 @@ pub fn run(fleet: &SimulatedFleet, loads: &[ShardLoad], seed: u64) -> Result<Tal
         course.runs_end();
         course.nodes_change();
         if course.tally.failures > failures_max {
-            return Err(Endless);
+            return Err(GivenUp::Endless);
         }
     }
     Ok(course.tally)

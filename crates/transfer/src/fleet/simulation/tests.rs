@@ -18,7 +18,12 @@ fn fleet(nodes: u32, servers: u32, rates: &[(Resource, f64)]) -> SimulatedFleet 
 }
 
 fn predicted(fleet: &SimulatedFleet, loads: &[ShardLoad]) -> Prediction {
-    simulate(fleet, loads).unwrap()
+    simulate(fleet, loads, &Interrupt::default()).unwrap()
+}
+
+fn course_of(fleet: &SimulatedFleet, loads: &[ShardLoad], seed: u64) -> Tally {
+    let patience = &mut Patience { looks: u64::MAX, interrupt: &Interrupt::default() };
+    course::run(fleet, loads, seed, patience).unwrap()
 }
 
 #[track_caller]
@@ -120,7 +125,7 @@ fn a_run_that_is_lost_goes_on_behind_what_is_durable() {
         });
         let seed = seed.unwrap();
         let fails_s = -(1.0 - fastrand::Rng::with_seed(seed).f64()).ln() * mean_up_s;
-        let tally = course::run(&one, &loads(&[10_000]), seed).unwrap();
+        let tally = course_of(&one, &loads(&[10_000]), seed);
         let durable = (fails_s - 1.0).floor() * 100.0;
         let again_s = fails_s + f64::max(requeue_s, repair_s) + 1.0;
         assert_near(tally.seconds, again_s + (10_000.0 - durable) / 100.0);
@@ -149,8 +154,48 @@ fn nodes_that_fail_too_often_are_an_error_and_others_cost_time() {
     assert!(prediction.lost_bytes < prediction.failures * 100.0, "{}", prediction.lost_bytes);
     failing.start_s = 60.0;
     failing.failures = Some(failures(1.0));
-    let problem = simulate(&failing, &plan).unwrap_err();
+    let problem = simulate(&failing, &plan, &Interrupt::default()).unwrap_err();
     assert!(problem.to_string().contains("never be through"), "{problem}");
+}
+
+/// Case of 4096 shards whose nodes fail every second: a thousand failures of each would take hours.
+#[test]
+fn a_fleet_that_fails_all_the_time_is_given_up_in_some_seconds_and_at_once_when_interrupted() {
+    let rates = [(Resource::NodeDisk, 100.0)];
+    let mut failing = SimulatedFleet { runs: 8, start_s: 60.0, ..fleet(512, 2, &rates) };
+    let (requeue_s, repair_s) = (0.0, 0.0);
+    failing.failures = Some(NodeFailures { mean_up_s: 1.0, requeue_s, repair_s });
+    let plan = loads(&[20_000; 4096]);
+    let problem = within(1_000_000, &failing, &plan, &Interrupt::default()).unwrap_err();
+    assert!(problem.to_string().contains("fails too often to be simulated"), "{problem}");
+    let patience = &mut Patience { looks: 10_000, interrupt: &Interrupt::default() };
+    let given_up = course::run(&failing, &plan, 1, patience).unwrap_err();
+    assert_eq!((given_up, patience.looks < 10_000), (GivenUp::TooLong, true));
+    let interrupt = Interrupt::default();
+    interrupt.store(true, std::sync::atomic::Ordering::Relaxed);
+    let ended = simulate(&failing, &plan, &interrupt).unwrap_err();
+    assert!(matches!(ended, TransferError::Interrupted { .. }), "{ended}");
+}
+
+/// Courses that were through count, where the rest of a hundred would take too long.
+#[test]
+fn fewer_courses_are_simulated_where_each_takes_long() {
+    let rates = [(Resource::NodeDisk, 100.0)];
+    let mut failing = fleet(4, 2, &rates);
+    let (mean_up_s, requeue_s, repair_s) = (400.0, 5.0, 5.0);
+    failing.failures = Some(NodeFailures { mean_up_s, requeue_s, repair_s });
+    let plan = loads(&[20_000; 8]);
+    let courses = |looks| within(looks, &failing, &plan, &Interrupt::default());
+    let all = predicted(&failing, &plan);
+    // Eight events at least, each a look at four slots and four nodes.
+    let looks_of_course = (1..).map(|number| number * 8).find(|looks| {
+        let patience = &mut Patience { looks: *looks, interrupt: &Interrupt::default() };
+        course::run(&failing, &plan, 1, patience).is_ok()
+    });
+    let fewer = courses(looks_of_course.unwrap() * 50).unwrap();
+    assert!((20..100).contains(&fewer.courses) && all.courses == 100, "{}", fewer.courses);
+    assert!((fewer.seconds / all.seconds - 1.0).abs() < 0.2, "{} {}", fewer.seconds, all.seconds);
+    courses(looks_of_course.unwrap() * 5).unwrap_err();
 }
 
 #[test]
@@ -169,7 +214,8 @@ fn the_change_that_helps_most_is_first_and_what_limits_then_is_told() {
 #[test]
 fn numbers_that_no_fleet_has_are_refused() {
     for (nodes, servers) in [(0, 1), (1, 0), (5000, 1)] {
-        let problem = simulate(&SimulatedFleet::new(nodes, servers), &loads(&[1])).unwrap_err();
+        let fleet = SimulatedFleet::new(nodes, servers);
+        let problem = simulate(&fleet, &loads(&[1]), &Interrupt::default()).unwrap_err();
         assert!(problem.to_string().contains("from 1 to 4096"), "{problem}");
     }
 }
@@ -197,7 +243,7 @@ fn no_seeded_fleet_is_faster_than_its_parts() {
         }
         let mut load = || ShardLoad { files: random.u64(0..200), bytes: random.u64(0..5000) };
         let plan: Vec<_> = (0..1 + seed % 20).map(|_| load()).collect();
-        let tally = course::run(&fleet, &plan, seed).unwrap();
+        let tally = course_of(&fleet, &plan, seed);
         let bytes: u64 = plan.iter().map(|load| load.bytes).sum();
         assert_near(tally.moved_bytes, bytes as f64);
         let sum: f64 = tally.shares().iter().map(|it| it.1).sum();
