@@ -36,7 +36,29 @@ const MAGIC: [(u64, FsKind); 9] = [
     (0xf2f5_2010, FsKind::F2fs),
 ];
 
+/// Numbers of file systems whose files the kernel makes up while they are read, and which tell of
+/// most that they are empty: proc, sysfs, both of cgroup, debugfs, tracefs, securityfs, configfs and
+/// bpf (include/uapi/linux/magic.h).
+const MADE_UP: [u64; 9] = [
+    0x9fa0,
+    0x6265_6572,
+    0x0027_e0eb,
+    0x6367_7270,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0x6265_6570,
+    0xcafe_4a11,
+];
+
 impl FsKind {
+    /// Whether a file that is said to be empty is: not where the kernel makes it up while it is
+    /// read (proc(5), sysfs(5)).
+    #[must_use]
+    pub fn tells_sizes(self) -> bool {
+        !matches!(self, Self::Other(magic) if MADE_UP.contains(&magic))
+    }
+
     #[must_use]
     pub fn from_magic(magic: u64) -> Self {
         MAGIC
@@ -164,6 +186,8 @@ mod tests {
     fn proc_is_a_file_system_that_is_not_in_the_table() {
         let room = FileSystem::of(File::open("/proc").unwrap()).unwrap();
         assert_eq!(room.kind, FsKind::Other(0x9fa0));
+        assert!(!room.kind.tells_sizes());
+        assert!(MAGIC.iter().all(|(_, kind)| kind.tells_sizes()));
         assert_eq!(room.free_bytes, None);
     }
 

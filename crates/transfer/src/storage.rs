@@ -14,6 +14,7 @@ pub mod in_place;
 pub mod journal;
 mod leftovers;
 mod locked;
+mod made_up;
 pub mod mirror;
 pub mod name_at_target;
 pub mod name_sorter;

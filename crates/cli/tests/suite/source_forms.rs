@@ -351,3 +351,19 @@ fn a_pull_that_brought_nothing_leaves_no_directory_that_would_be_too_wide_for_th
     assert_ne!(pull("served/none/", "own"), 0);
     assert_eq!(mode_of(&place.path("own")), 0o711);
 }
+
+/// Case of a file below /proc, which arrived empty and was told as complete.
+#[test]
+fn a_file_that_the_kernel_makes_up_while_it_is_read_is_not_told_as_complete() {
+    let place = Place::new();
+    make_sources(&place.path("source"));
+    let server = Server::start(&place);
+    for (target, options) in [("", &[][..]), ("new", &["--dry-run"])] {
+        let form = Form { sources: &["/proc/version"], names: &[], is_file: true };
+        let ran = push(&place, &form, server.url(target), options);
+        assert_eq!(ran.status, 2, "{options:?}: {}", ran.err);
+        assert!(ran.err.contains("makes files up while they are read"), "{}", ran.err);
+        assert!(ran.err.contains("cat FILE >COPY"), "{}", ran.err);
+    }
+    assert_eq!(fs::read_dir(place.root("")).unwrap().count(), 0);
+}

@@ -4,6 +4,7 @@
 use super::{
     attributes::Attributes,
     holes,
+    made_up::ToldSizes,
     root::{Links, Root},
     source::{Location, SourceEntry, stat_offer},
     watch::DirectoryWatch,
@@ -120,6 +121,7 @@ pub struct Walk {
     pace: Pace,
     /// Looks ahead of this walk, once its own have become slow.
     ahead: Option<WalkAhead>,
+    told_sizes: ToldSizes,
 }
 
 /// A source as the user named it.
@@ -401,6 +403,9 @@ impl Walk {
         let is_moved = self.options.is_moved;
         let entry = SourceEntry { offer, location, links, size_bytes, is_moved };
         let mut entry = entry.with_link()?;
+        if is_regular {
+            self.told_sizes.check(stat, &entry)?;
+        }
         let wants_holes = is_regular && holes::may_have_holes(stat);
         let wants_xattrs =
             attributes.preserve.needs_xattrs() && entry.offer.kind != FileKind::Symlink;

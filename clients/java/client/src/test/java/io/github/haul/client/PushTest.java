@@ -1,8 +1,10 @@
 package io.github.haul.client;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
 import java.io.IOException;
 import java.nio.file.Files;
@@ -41,6 +43,23 @@ final class PushTest {
             assertEquals(70_000_001, result.bytes());
             assertEquals(Trees.hash(file), Trees.hash(root.resolve("copy")));
         }
+    }
+
+    /** Case of a file below /proc, which arrived empty and was told as complete. */
+    @Test
+    void aFileThatTheKernelMakesUpWhileItIsReadIsRefused() throws Exception {
+        Path made = Path.of("/proc/version");
+        assumeTrue(Files.exists(made));
+        Path empty = Files.createFile(sources.resolve("empty"));
+        try (HaulServer server = HaulServer.start(folder, root);
+                HaulClient client = HaulClient.connect(server.url(""))) {
+            HaulException.FilesFailed failed =
+                    assertThrows(HaulException.FilesFailed.class, () -> client.push(made, empty));
+            assertTrue(failed.problem().found().contains("makes files up"), failed.toString());
+            assertEquals(1, failed.result().filesDone());
+        }
+        assertEquals(0, Files.size(root.resolve("empty")));
+        assertFalse(Files.exists(root.resolve("version")));
     }
 
     @ParameterizedTest

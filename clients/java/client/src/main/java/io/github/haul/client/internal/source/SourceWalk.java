@@ -41,6 +41,7 @@ public final class SourceWalk {
 
     private final Deque<Iterator<Found>> levels = new ArrayDeque<>();
     private final HoleScan holes;
+    private final MadeUpFiles madeUp = new MadeUpFiles();
 
     /** A name that is to be looked at. */
     private record Found(Path path, ByteString name, boolean isNamed) {}
@@ -144,7 +145,11 @@ public final class SourceWalk {
                                 .setFound(refusal)
                                 .build());
             }
-            return new Entry(entry(found, facts));
+            Fault fault =
+                    facts.kind() == FileKind.REGULAR
+                            ? madeUp.check(found.path, shown, facts)
+                            : null;
+            return fault == null ? new Entry(entry(found, facts)) : new Failed(fault);
         } catch (IOException error) {
             return new Failed(SourceFaults.of(shown, "cannot be read", error));
         }
