@@ -37,7 +37,7 @@ const MAGIC: [(u64, FsKind); 9] = [
 ];
 
 /// Numbers of file systems whose files the kernel makes up while they are read, and which tell of
-/// most that they are empty: proc, sysfs, both of cgroup, debugfs, tracefs, securityfs, configfs and
+/// most that they are empty: proc, sysfs, both of cgroup, debugfs, tracefs, securityfs, configfs,
 /// bpf (include/uapi/linux/magic.h).
 const MADE_UP: [u64; 9] = [
     0x9fa0,

@@ -1,5 +1,6 @@
-//! Sources that say that they are empty, and are not: files that the kernel makes up while they are
-//! read, as those below /proc.
+//! Sources that say that they are empty, and are not.
+//!
+//! They are files that the kernel makes up while they are read, as those below /proc.
 //!
 //! The size that is offered is what is sent, and a receiver holds the file to it. So such a file
 //! would arrive empty, and be told as complete.
@@ -10,7 +11,7 @@ use haul_protocol::message::{Fault, FaultCode, Side};
 use rustix::fs::{Stat, major};
 use std::cell::Cell;
 
-/// Whether devices tell sizes: the last one that was asked is kept, for most empty files are on one.
+/// Whether devices tell sizes. The last one that was asked is kept: most empty files are on one.
 #[derive(Debug, Default)]
 pub struct ToldSizes {
     last: Cell<Option<(u64, bool)>>,
