@@ -3,6 +3,10 @@
 //! Each build begins with the sources alone. The second one has what the builds of other people
 //! have: another directory, time, time zone, language, charset and umask. The JDK and Maven are
 //! the same ones: another javac may write other classes. Builds that differ are kept.
+//!
+//! Jars that are the same are tried (trial.rs).
+
+mod trial;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -61,8 +65,8 @@ type Jars = BTreeMap<String, Vec<u8>>;
 pub enum Ended {
     /// All jars are the same: their number.
     Same(usize),
-    /// Jars are not the same, or are not there: a sentence for each.
-    Differ(Vec<String>),
+    /// Jars are not the same, are not there or fail their trial: a sentence for each.
+    Faulty(Vec<String>),
     /// Maven does not reach its repository, in its words.
     Lacks(String),
 }
@@ -70,8 +74,10 @@ pub enum Ended {
 /// Builds twice and says how that went; what differs is also an error for the caller's shell.
 pub fn run(root: &Path) -> Result<Outcome> {
     match compare(root)? {
-        Ended::Same(jars) => println!("jars: {jars} jars are the same in two builds"),
-        Ended::Differ(sentences) => {
+        Ended::Same(jars) => {
+            println!("jars: {jars} jars are the same in two builds, and pass their trial");
+        }
+        Ended::Faulty(sentences) => {
             sentences.iter().for_each(|sentence| println!("jars: {sentence}"));
             return Ok(Outcome::NotInOrder);
         }
@@ -93,9 +99,13 @@ pub fn compare(root: &Path) -> Result<Ended> {
         }
         made.push(jars_of(&directory)?);
     }
-    let sentences = differences(&made[0], &made[1]);
+    let mut sentences = differences(&made[0], &made[1]);
+    if sentences.is_empty() {
+        let names: Vec<&str> = made[0].keys().map(String::as_str).collect();
+        sentences = trial::faults(&builds.join(ONE.directory), &names)?;
+    }
     if !sentences.is_empty() {
-        return Ok(Ended::Differ(sentences));
+        return Ok(Ended::Faulty(sentences));
     }
     clear(&builds)?;
     Ok(Ended::Same(made[0].len()))
@@ -110,7 +120,7 @@ pub fn told(ended: Result<Ended>) -> (String, Option<String>) {
             let line = format!("skipped: needs Maven's repository, found: {what}\t{BUILDS}\t\n");
             return (passed, Some(line));
         }
-        Ok(Ended::Differ(sentences)) => sentences,
+        Ok(Ended::Faulty(sentences)) => sentences,
         Err(error) => vec![format!("{error:#}")],
     };
     sentences.iter().for_each(|sentence| println!("test: cargo xtask jars: {sentence}"));
@@ -255,7 +265,7 @@ mod tests {
     #[test]
     fn the_comparison_counts_as_one_test() {
         let failed = "running 1 test\ntest result: FAILED. 0 passed; 1 failed";
-        assert_eq!(told(Ok(Ended::Differ(vec!["x differs".to_owned()]))).0, failed);
+        assert_eq!(told(Ok(Ended::Faulty(vec!["x differs".to_owned()]))).0, failed);
         assert_eq!(told(Err(anyhow::anyhow!("it does not build"))).0, failed);
         assert_eq!(told(Ok(Ended::Same(9))).1, None);
         let (_, skipped) = told(Ok(Ended::Lacks("no way".to_owned())));

@@ -49,6 +49,12 @@ impl Jdks {
         }
     }
 
+    /// A program of the first of them, or else the one of the search path.
+    pub fn program(&self, name: &str) -> PathBuf {
+        let home = self.found.first().map(|(_, home)| home.join("bin"));
+        home.unwrap_or_default().join(name)
+    }
+
     /// Has Maven run on the first of them, and the tests on the second, too.
     pub fn tell(&self, maven: &mut Command) {
         self.choose(maven);
