@@ -23,12 +23,14 @@ const SOURCES: [&str; 4] =
 /// The directory that holds a directory for each build.
 const BUILDS: &str = "target/jars";
 /// The jars that are given away; all others have to be the same, too.
-const GIVEN_AWAY: [&str; 5] = [
+const GIVEN_AWAY: [&str; 7] = [
     "clients/java/client/target/haul-client-*.jar",
     "clients/java/client/target/haul-client-*-sources.jar",
     "clients/java/client/target/haul-client-*-javadoc.jar",
     "clients/java/command/target/haul.jar",
     "clients/java/hadoop/target/haul-hadoop.jar",
+    "clients/java/hadoop/target/haul-hadoop-*-sources.jar",
+    "clients/java/hadoop/target/haul-hadoop-*-javadoc.jar",
 ];
 /// Maven's words: tests and checks of the sources have run already.
 const BUILD: &str = "exec mvn -B -ntp -f clients/java/pom.xml package -DskipTests \
