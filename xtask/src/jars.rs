@@ -226,11 +226,16 @@ fn differences(one: &Jars, other: &Jars) -> Vec<String> {
     sentences
 }
 
-/// Whether a name is that of a pattern, whose `*` stands for a version: digits and points.
+/// Whether a name is that of a pattern, whose `*` stands for a version.
 fn fits(pattern: &str, name: &str) -> bool {
-    let Some((begin, end)) = pattern.split_once('*') else { return pattern == name };
-    let version = name.strip_prefix(begin).and_then(|rest| rest.strip_suffix(end));
-    version.is_some_and(|version| version.chars().all(|c| c.is_ascii_digit() || c == '.'))
+    if pattern.contains('*') { version_in(pattern, name).is_some() } else { pattern == name }
+}
+
+/// The version, digits and points, for which the `*` of a pattern stands in a name.
+fn version_in<'a>(pattern: &str, name: &'a str) -> Option<&'a str> {
+    let (begin, end) = pattern.split_once('*')?;
+    let version = name.strip_prefix(begin)?.strip_suffix(end)?;
+    version.chars().all(|c| c.is_ascii_digit() || c == '.').then_some(version)
 }
 
 #[cfg(test)]

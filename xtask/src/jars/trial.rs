@@ -1,10 +1,11 @@
-//! Trial of the JVM client's jars: each is the module that its users write down.
+//! Trial of the JVM client's jars: each is the module that its users write down, haul.jar starts.
 
 use std::path::Path;
+use std::process::Output;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use super::fits;
+use super::{fits, version_in};
 use crate::child;
 use crate::maven::{self, JDKS, Jdks};
 
@@ -17,6 +18,13 @@ const MODULES: [(&str, &str); 5] = [
     ("clients/java/hadoop/target/haul-hadoop.jar", "io.github.haul.hadoop"),
     ("clients/java/hadoop/target/haul-hadoop-*.jar", "io.github.haul.hadoop"),
 ];
+/// The program, as one jar.
+const PROGRAM: &str = MODULES[1].0;
+/// A file that no host has, and a server that nobody asks, as the file comes first.
+const NO_FILE: &str = "/nonexistent/haul-trial";
+const NO_SERVER: &str = "haul://aeaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@127.0.0.1:1/";
+/// The exit status of a program that could start nothing.
+const NOTHING_STARTED: i32 = 2;
 /// The time after which a program is ended; it takes a second.
 const TIME_MAX: &str = "1m";
 
@@ -36,7 +44,45 @@ pub fn faults(directory: &Path, names: &[&str]) -> Result<Vec<String>> {
         let said = String::from_utf8_lossy(&said);
         sentences.extend(fault_of_module(name, module, &said));
     }
+    if sentences.is_empty() {
+        let version = names.iter().find_map(|name| version_in(MODULES[0].0, name));
+        sentences.extend(faults_of_program(directory, version.unwrap_or_default(), &jdks)?);
+    }
     Ok(sentences)
+}
+
+/// Starts the program as its users do: it says its version, and what it lacks.
+fn faults_of_program(directory: &Path, version: &str, jdks: &Jdks) -> Result<Vec<String>> {
+    let run = |words: &[&str]| {
+        let mut java = maven::bounded(directory, TIME_MAX);
+        java.arg(jdks.program("java")).args(["-jar", PROGRAM]).args(words);
+        java.output().context("cannot start java")
+    };
+    let asked = run(&["--version"])?;
+    let refused = run(&["push", NO_FILE, NO_SERVER])?;
+    let faults = [fault_of_version(&asked, version), fault_of_refusal(&refused)];
+    Ok(faults.into_iter().flatten().collect())
+}
+
+fn fault_of_version(asked: &Output, version: &str) -> Option<String> {
+    let wanted = format!("haul-java {version}\n");
+    let is_right = asked.status.success() && asked.stdout == wanted.as_bytes();
+    (!is_right).then(|| format!("{PROGRAM} --version: no {}: {}", wanted.trim(), told(asked)))
+}
+
+fn fault_of_refusal(refused: &Output) -> Option<String> {
+    let is_right = refused.status.code() == Some(NOTHING_STARTED)
+        && String::from_utf8_lossy(&refused.stderr).contains(NO_FILE);
+    (!is_right).then(|| {
+        let wanted = format!("does not name the file and end with {NOTHING_STARTED}");
+        format!("{PROGRAM} push {NO_FILE} {wanted}: {}", told(refused))
+    })
+}
+
+fn told(output: &Output) -> String {
+    let [said, errors] =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+    format!("{}: {said}{errors}", output.status).trim_end().to_owned()
 }
 
 /// A sentence where `jar --describe-module` does not say that a jar is a module.
