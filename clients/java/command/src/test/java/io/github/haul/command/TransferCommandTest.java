@@ -77,6 +77,21 @@ final class TransferCommandTest {
     }
 
     @Test
+    void theReportSaysWhichProviderComputedTheDigestsOfSafe() throws Exception {
+        file("film", 300_001);
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            String[] words = {"push", "film", "--protection=safe", server.url("copy")};
+            CommandProcess told = CommandProcess.run(here, words);
+            assertEquals(0, told.status(), told.errors());
+            String spans = "every span by aes-gmac by SunJCE (safe: ";
+            assertTrue(told.output().contains(spans), told.output());
+            String[] again = {"push", "film", "--json", "--protection=safe", server.url("other")};
+            JsonNode report = CommandProcess.run(here, again).event("report");
+            assertEquals("aes-gmac by SunJCE", report.path("digest").asText());
+        }
+    }
+
+    @Test
     void aFileOfFiveTimesTheHeapGoesBothWays() throws Exception {
         Path large = here.resolve("large");
         byte[] piece = new byte[1 << 20];
