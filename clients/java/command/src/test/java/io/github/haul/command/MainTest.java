@@ -201,6 +201,7 @@ final class MainTest {
         String page = Files.readString(Path.of("../../../docs/java.md"));
         String program = Files.readString(Path.of("../examples/src/main/java/Push.java"));
         assertTrue(page.contains("```java\n" + program + "```\n"), program);
+        assertTrue(program.lines().count() <= 10, "a push takes ten lines at most: " + program);
     }
 
     @Test
