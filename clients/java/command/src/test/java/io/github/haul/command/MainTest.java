@@ -19,7 +19,9 @@ import java.time.Duration;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.TimeUnit;
+import java.util.regex.Matcher;
 import java.util.regex.Pattern;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
@@ -202,6 +204,22 @@ final class MainTest {
         String program = Files.readString(Path.of("../examples/src/main/java/Push.java"));
         assertTrue(page.contains("```java\n" + program + "```\n"), program);
         assertTrue(program.lines().count() <= 10, "a push takes ten lines at most: " + program);
+    }
+
+    @Test
+    void theLibraryLogsNothingAsTheDocumentSays() throws Exception {
+        String page = Files.readString(Path.of("../../../docs/java.md"));
+        assertTrue(page.contains("The library logs nothing"), page);
+        Pattern log =
+                Pattern.compile("(?m)^(?! *(//|\\*)).*(Logger|slf4j|System\\.(out|err)\\b).*");
+        try (Stream<Path> all = Files.walk(Path.of("../client/src/main/java"))) {
+            List<Path> sources = all.filter(one -> one.toString().endsWith(".java")).toList();
+            assertTrue(sources.size() > 50, "the library's sources are there: " + sources);
+            for (Path source : sources) {
+                Matcher found = log.matcher(Files.readString(source));
+                assertFalse(found.find(), () -> source + ": " + found.group());
+            }
+        }
     }
 
     @Test
