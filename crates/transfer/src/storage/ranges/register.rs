@@ -89,9 +89,7 @@ impl Whole {
         let source_device = if ctime == (0, 0) { self.source_device } else { other.source_device };
         Self { source_device, ..*self } == Self { source_device: other.source_device, ..*other }
     }
-}
 
-impl Whole {
     /// The bit that stands for this source among those whose ranges were thrown away. Two sources
     /// may have one: then a run is told to come again that need not.
     #[must_use]
