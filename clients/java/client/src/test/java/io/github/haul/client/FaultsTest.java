@@ -158,27 +158,36 @@ final class FaultsTest {
         }
     }
 
-    @Test
-    void aServerThatIsKilledAndStartedAgainGetsTheRest() throws Exception {
-        Path file = Trees.file(local.resolve("file"), SIZE, 3);
+    @ParameterizedTest
+    @ValueSource(booleans = {true, false})
+    void aServerThatIsKilledAndStartedAgainMovesTheRest(boolean isPush) throws Exception {
+        Path source = Trees.file((isPush ? local : root).resolve("file"), SIZE, 3);
+        Path copy = (isPush ? root : local).resolve("copy");
         HaulServer first = HaulServer.start(folder, root);
         int port = first.url().port();
-        String url = first.url("copy");
+        String url = first.url(isPush ? "copy" : "file");
         HaulServer second = null;
         try (FaultyPath path = new FaultyPath(first.url());
                 HaulClient client = HaulClient.connect(path.through(url))) {
             path.slowMs = 5;
-            CompletableFuture<TransferResult> pushing = client.pushAsync(List.of(file), SAFE);
+            CompletableFuture<TransferResult> moving =
+                    isPush ? client.pushAsync(List.of(source), SAFE) : client.pullAsync(copy, SAFE);
             while (path.dataBytes() < SIZE / 2) {
                 Thread.sleep(5);
             }
             first.process().destroyForcibly().waitFor();
             path.cutAll();
             path.slowMs = 0;
+            long before = path.dataBytes();
             second = HaulServer.start(folder, root, "--listen", "127.0.0.1:" + port);
-            TransferResult result = pushing.get(60, TimeUnit.SECONDS);
+            TransferResult result = moving.get(60, TimeUnit.SECONDS);
             assertEquals(2, result.connections());
-            assertEquals(Trees.hash(file), Trees.hash(root.resolve("copy")));
+            assertEquals(Trees.hash(source), Trees.hash(copy));
+            if (!isPush) {
+                // What was verified before stays with the client.
+                long rest = path.dataBytes() - before;
+                assertTrue(rest < SIZE - (4 << 20), rest + " bytes came after the start");
+            }
         } finally {
             first.close();
             if (second != null) {
