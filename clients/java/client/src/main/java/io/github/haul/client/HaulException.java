@@ -129,6 +129,21 @@ public sealed class HaulException extends IOException {
         }
     }
 
+    /** The JVM has too little memory; the same call goes on where this one stopped. */
+    public static final class OutOfMemory extends HaulException {
+        private static final long serialVersionUID = 1;
+
+        /**
+         * Says for what there was none.
+         *
+         * @param problem the problem
+         * @param cause what the JVM said
+         */
+        public OutOfMemory(Problem problem, Throwable cause) {
+            super(problem, cause);
+        }
+    }
+
     /** The caller wants what this client or this platform cannot do. */
     public static final class Unsupported extends HaulException {
         private static final long serialVersionUID = 1;

@@ -5,64 +5,59 @@ import static io.github.haul.client.internal.wire.ProtocolViolation.unless;
 import io.github.haul.client.internal.wire.Frames;
 import io.github.haul.client.internal.wire.Limits;
 import io.github.haul.client.internal.wire.ProtocolViolation;
-import java.nio.ByteBuffer;
-import org.jspecify.annotations.Nullable;
 
-/** Takes a pack that arrived apart, span by span (SPEC.md, 6.2). */
+/** Says where the spans of a pack are, as its bytes arrive (SPEC.md, 6.2). */
 public final class PackReader {
     private static final int SPAN_OVERHEAD_BYTES = Frames.HEADER_BYTES + Frames.TRAILER_BYTES;
 
-    private final ByteBuffer body;
-    private int left;
+    private long leftBytes;
+    private int leftSpans;
 
     /**
-     * A span of a pack. Its buffers are parts of the pack's.
+     * Begins before the first span.
      *
-     * @param header what it is
-     * @param payload its bytes
-     * @param trailer the bytes of its trailer, which may be damaged
+     * @param spans how many the pack holds
+     * @param lenBytes bytes behind the pack's header
      */
-    public record PackedSpan(Frames.Span header, ByteBuffer payload, ByteBuffer trailer) {}
-
-    /**
-     * Begins with the first span.
-     *
-     * @param header the pack's header
-     * @param body what follows it, from the buffer's position to its limit
-     */
-    public PackReader(Frames.Pack header, ByteBuffer body) {
-        this.body = body.slice();
-        this.left = header.spans();
+    public PackReader(int spans, long lenBytes) {
+        leftSpans = spans;
+        leftBytes = lenBytes;
     }
 
     /**
-     * Takes the next span.
+     * Whether the header of another span follows.
      *
-     * @return the span, or null when none is left
+     * @return false where the pack is over
      * @throws ProtocolViolation if the pack does not hold what its header says: the stream has lost
      *     its framing
      */
-    public @Nullable PackedSpan next() throws ProtocolViolation {
-        if (left == 0) {
-            unless(!body.hasRemaining(), "a pack with bytes behind its last span");
-            return null;
+    public boolean hasNext() throws ProtocolViolation {
+        if (leftSpans == 0) {
+            unless(leftBytes == 0, "a pack with bytes behind its last span");
+            return false;
         }
-        byte[] encoded = new byte[Frames.HEADER_BYTES];
-        take(encoded.length).get(encoded);
+        unless(leftBytes >= Frames.HEADER_BYTES, "a pack ends within a span");
+        return true;
+    }
+
+    /**
+     * Takes the header of the next span, whose payload and trailer follow.
+     *
+     * @param encoded the header's bytes
+     * @return the span
+     * @throws ProtocolViolation if that is no span, or a longer one than the pack
+     */
+    public Frames.Span next(byte[] encoded) throws ProtocolViolation {
         if (!(Frames.Header.decode(encoded) instanceof Frames.Span header)) {
             throw new ProtocolViolation("a pack holds something else than spans");
         }
-        ByteBuffer payload = take(header.lenBytes());
-        ByteBuffer trailer = take(Frames.TRAILER_BYTES);
-        left--;
-        return new PackedSpan(header, payload, trailer);
-    }
-
-    private ByteBuffer take(long bytes) throws ProtocolViolation {
-        unless(bytes >= 0 && bytes <= body.remaining(), "a pack ends within a span");
-        ByteBuffer taken = body.slice(body.position(), (int) bytes);
-        body.position(body.position() + (int) bytes);
-        return taken;
+        long roomBytes = leftBytes - SPAN_OVERHEAD_BYTES;
+        unless(
+                header.lenBytes() >= 0 && header.lenBytes() <= roomBytes,
+                "a pack ends within a span");
+        leftBytes = roomBytes - header.lenBytes();
+        leftSpans--;
+        return header;
     }
 
     /**

@@ -118,6 +118,9 @@ abstract class DataStream implements Runnable {
             why = "the session is over";
         } catch (Exception error) {
             why = error.getMessage() == null ? error.toString() : error.getMessage();
+        } catch (OutOfMemoryError error) {
+            // A stream in its place would find no more.
+            inbox.exhausted(error);
         } finally {
             release();
             inbox.streamEnded(number, why);

@@ -4,7 +4,6 @@ import io.github.haul.client.internal.machine.PackReader;
 import io.github.haul.client.internal.machine.Receiver;
 import io.github.haul.client.internal.machine.SpanEnd;
 import io.github.haul.client.internal.wire.Frames;
-import io.github.haul.client.internal.wire.Limits;
 import io.github.haul.client.internal.wire.ProtocolViolation;
 import io.github.haul.client.internal.wire.SpanDigest;
 import java.io.EOFException;
@@ -12,7 +11,6 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.channels.SocketChannel;
 import java.security.MessageDigest;
-import org.jspecify.annotations.Nullable;
 
 /**
  * A data stream that receives spans, on a thread of its own, through direct buffers: {@link
@@ -25,9 +23,6 @@ abstract class InboundStream extends DataStream {
 
     /** What has arrived and was not looked at: from its position to its limit. */
     private final ByteBuffer arrived;
-
-    /** Place for the spans of a pack; null before the first one. */
-    private @Nullable ByteBuffer packed;
 
     private long frames;
     private volatile long movedBytes;
@@ -170,28 +165,11 @@ abstract class InboundStream extends DataStream {
     private void receivePack(SocketChannel socket, Frames.Pack pack)
             throws IOException, ProtocolViolation, InterruptedException {
         shared.run(machine -> machine.packStarts(number(), pack));
-        ByteBuffer body = packed;
-        if (body == null) {
-            body = ByteBuffer.allocateDirect((int) Limits.PACK_BYTES_MAX);
-            packed = body;
-        }
-        body.clear().limit((int) pack.lenBytes());
-        while (body.hasRemaining()) {
-            body.put(next(socket, body.remaining()));
-        }
-        PackReader reader = new PackReader(pack, body.flip());
-        for (PackReader.PackedSpan span = reader.next(); span != null; span = reader.next()) {
-            Frames.Span header = span.header();
-            int permit = starts(header);
-            if (permit != Receiver.DISCARD) {
-                digest.begin(header);
-                digest.update(span.payload().duplicate());
-                begin(header);
-                take(header, span.payload(), 0);
-                byte[] trailer = new byte[Frames.TRAILER_BYTES];
-                span.trailer().get(trailer);
-                end(header, permit, endOf(trailer));
-            }
+        PackReader reader = new PackReader(pack.spans(), pack.lenBytes());
+        byte[] encoded = new byte[Frames.HEADER_BYTES];
+        while (reader.hasNext()) {
+            read(socket, encoded);
+            receiveSpan(socket, reader.next(encoded));
         }
     }
 

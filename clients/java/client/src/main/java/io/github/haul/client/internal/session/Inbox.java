@@ -14,6 +14,7 @@ final class Inbox {
 
     private final BlockingQueue<Inbound> messages = new ArrayBlockingQueue<>(MESSAGES_MAX);
     private final ConcurrentLinkedQueue<StreamEnded> ended = new ConcurrentLinkedQueue<>();
+    private volatile @Nullable OutOfMemoryError exhausted;
 
     /** What the thread that listens to the control connection says. */
     sealed interface Inbound {}
@@ -32,6 +33,17 @@ final class Inbox {
 
     /** A data stream has ended. */
     record StreamEnded(int stream, String why) {}
+
+    /** Tells that a stream found no memory. */
+    void exhausted(OutOfMemoryError error) {
+        exhausted = error;
+        wake();
+    }
+
+    /** What a stream found no memory for, or null. */
+    @Nullable OutOfMemoryError exhausted() {
+        return exhausted;
+    }
 
     /** Puts what was heard, and waits while there is no room. */
     void put(Inbound heard) throws InterruptedException {

@@ -6,10 +6,28 @@ import java.nio.ByteBuffer;
 
 /** Puts a pack together: short spans in one piece of a stream (SPEC.md, 6.2). */
 final class PackWriter {
-    private final ByteBuffer bytes =
-            ByteBuffer.allocateDirect(Frames.HEADER_BYTES + (int) Limits.PACK_BYTES_MAX);
+    private static final int PACK_BYTES_MIN = 256 << 10;
+
+    private final ByteBuffer bytes;
+    private final int packBytes;
     private int end = Frames.HEADER_BYTES;
     private int spans;
+
+    /**
+     * Makes room for one pack.
+     *
+     * @param shareBytes direct memory that it may take, as far as that is enough for a pack
+     */
+    PackWriter(long shareBytes) {
+        packBytes = StreamMemory.within(shareBytes, PACK_BYTES_MIN, (int) Limits.PACK_BYTES_MAX);
+        bytes = ByteBuffer.allocateDirect(Frames.HEADER_BYTES + packBytes);
+    }
+
+    /** Whether a span of this payload finds room. */
+    boolean hasRoom(int payloadBytes) {
+        int spanBytes = Frames.HEADER_BYTES + payloadBytes + Frames.TRAILER_BYTES;
+        return lenBytes() + spanBytes <= packBytes;
+    }
 
     /** Begins anew. */
     void clear() {

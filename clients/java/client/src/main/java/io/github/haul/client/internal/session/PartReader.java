@@ -521,12 +521,19 @@ public final class PartReader {
         } finally {
             lock.unlock();
         }
-        SessionEnd end = new SessionLoop(session.control(), messages, isCancelled).run(role);
-        lock.lock();
+        SessionEnd end;
         try {
-            inbox = null;
+            end = new SessionLoop(session.control(), messages, isCancelled).run(role);
+        } catch (HaulException exhausted) {
+            failOnce(exhausted);
+            return false;
         } finally {
-            lock.unlock();
+            lock.lock();
+            try {
+                inbox = null;
+            } finally {
+                lock.unlock();
+            }
         }
         ended(end);
         return end instanceof SessionEnd.Finished;

@@ -12,7 +12,8 @@ import org.jspecify.annotations.Nullable;
 
 /** A data stream whose spans go into the files of a target. */
 final class ReceiveStream extends InboundStream {
-    private static final int BUFFER_BYTES = 1 << 20;
+    private static final int BUFFER_BYTES_MAX = 1 << 20;
+    private static final int BUFFER_BYTES_MIN = 256 << 10;
 
     private final ReceiveShared shared;
 
@@ -35,9 +36,14 @@ final class ReceiveStream extends InboundStream {
             SpanDigest digest,
             long delayMs,
             BiConsumer<Integer, TargetFault> failures) {
-        super(number, session, shared, inbox, digest, delayMs, BUFFER_BYTES);
+        super(number, session, shared, inbox, digest, delayMs, bufferBytes(session));
         this.shared = shared;
         this.failures = failures;
+    }
+
+    private static int bufferBytes(OpenSession session) {
+        long share = StreamMemory.shareBytes(session.granted().opened().getStreams());
+        return StreamMemory.within(share, BUFFER_BYTES_MIN, BUFFER_BYTES_MAX);
     }
 
     @Override

@@ -26,15 +26,13 @@ final class SendStream extends DataStream {
     /** Longest file that goes in a pack. */
     private static final long SMALL_FILE_BYTES_MAX = 128 << 10;
 
-    /** Length from which on a pack goes out. */
-    private static final int PACK_FILL_BYTES = 832 << 10;
-
     /** Bytes that are read for the digest, and then sent, at a time. */
     private static final int PIECE_BYTES = 256 << 10;
 
     private static final int EDGE_BYTES = 256;
 
     private final SendShared shared;
+    private final long shareBytes;
     private final SpanDigest digest;
     private final Watch watch = new Watch();
 
@@ -65,6 +63,7 @@ final class SendStream extends DataStream {
             long delayMs) {
         super(number, session, inbox, delayMs);
         this.shared = shared;
+        shareBytes = StreamMemory.shareBytes(session.granted().opened().getStreams());
         this.digest = digest;
     }
 
@@ -130,7 +129,7 @@ final class SendStream extends DataStream {
     /** Sends a small file and those that wait behind it; returns the first that was too long. */
     private SendShared.@Nullable Work sendPack(SocketChannel socket, SendShared.Work first)
             throws IOException {
-        PackWriter writer = pack == null ? new PackWriter() : pack;
+        PackWriter writer = pack == null ? new PackWriter(shareBytes - PIECE_BYTES) : pack;
         pack = writer;
         writer.clear();
         long firstSequence = sequence;
@@ -138,7 +137,7 @@ final class SendStream extends DataStream {
         while (work != null) {
             packFile(writer, work);
             work =
-                    writer.lenBytes() < PACK_FILL_BYTES
+                    writer.hasRoom((int) SMALL_FILE_BYTES_MAX)
                             ? shared.takeSmall(number(), SMALL_FILE_BYTES_MAX)
                             : null;
         }

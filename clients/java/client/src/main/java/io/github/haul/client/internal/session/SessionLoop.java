@@ -1,5 +1,6 @@
 package io.github.haul.client.internal.session;
 
+import io.github.haul.client.HaulException;
 import io.github.haul.client.internal.net.ControlConnection;
 import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Fault;
@@ -46,14 +47,20 @@ final class SessionLoop {
         this.isCancelled = isCancelled;
     }
 
-    /** Runs a role until the session ends, and closes the connection. */
-    SessionEnd run(Role role) throws InterruptedException {
+    /**
+     * Runs a role until the session ends, and closes the connection.
+     *
+     * @throws HaulException.OutOfMemory if this thread or that of a stream found no memory
+     */
+    SessionEnd run(Role role) throws HaulException, InterruptedException {
         Thread reader = daemon("haul control reader", this::read);
         Thread writer = daemon("haul control writer", this::write);
         SessionEnd end = new SessionEnd.Cancelled();
         try {
             end = drive(role);
             return end;
+        } catch (OutOfMemoryError error) {
+            throw Words.outOfMemory(error);
         } finally {
             if (end instanceof SessionEnd.Refused refused && refused.isOurs()) {
                 outgoing.add(Control.newBuilder().setRefused(refused.fault()).build());
@@ -92,6 +99,10 @@ final class SessionLoop {
 
     private SessionEnd drive(Role role) throws InterruptedException {
         while (true) {
+            OutOfMemoryError exhausted = inbox.exhausted();
+            if (exhausted != null) {
+                throw exhausted;
+            }
             SessionEnd end = role.pump(System.nanoTime());
             for (Control message = role.pollMessage();
                     message != null;

@@ -2,6 +2,7 @@ package io.github.haul.client.internal.session;
 
 import com.google.protobuf.ByteString;
 import io.github.haul.client.FileResult;
+import io.github.haul.client.HaulException;
 import io.github.haul.client.Problem;
 import io.github.haul.client.TransferNotice;
 import io.github.haul.client.internal.proto.Fault;
@@ -22,6 +23,21 @@ public final class Words {
     private static final byte DELETE = 0x7f;
 
     private Words() {}
+
+    /** The exception of a transfer for which the JVM has too little memory. */
+    static HaulException outOfMemory(OutOfMemoryError error) {
+        return new HaulException.OutOfMemory(
+                new Problem(
+                        "",
+                        "",
+                        "",
+                        "the JVM's memory is not enough for this transfer",
+                        "",
+                        error.getMessage() == null ? error.toString() : error.getMessage(),
+                        "give it more (-Xmx, -XX:MaxDirectMemorySize) or choose fewer streams; the"
+                                + " same call goes on where this one stopped"),
+                error);
+    }
 
     /**
      * Turns a fault into a problem.

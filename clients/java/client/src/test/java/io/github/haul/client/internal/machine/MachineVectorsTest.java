@@ -42,13 +42,15 @@ final class MachineVectorsTest {
             ArrayNode spans = Replay.array();
             boolean isWhole = true;
             try {
-                PackReader reader =
-                        new PackReader(header, ByteBuffer.wrap(Vectors.hex(pack, "body")));
-                for (var span = reader.next(); span != null; span = reader.next()) {
+                ByteBuffer body = ByteBuffer.wrap(Vectors.hex(pack, "body"));
+                PackReader reader = new PackReader(header.spans(), body.remaining());
+                while (reader.hasNext()) {
+                    byte[] encoded = bytes(body, Frames.HEADER_BYTES);
+                    Frames.Span span = reader.next(encoded);
                     spans.addObject()
-                            .put("header", HexFormat.of().formatHex(span.header().encode()))
-                            .put("payload", hex(span.payload()))
-                            .put("trailer", hex(span.trailer()));
+                            .put("header", HexFormat.of().formatHex(encoded))
+                            .put("payload", hex(bytes(body, (int) span.lenBytes())))
+                            .put("trailer", hex(bytes(body, Frames.TRAILER_BYTES)));
                 }
             } catch (ProtocolViolation violation) {
                 isWhole = false;
@@ -58,9 +60,13 @@ final class MachineVectorsTest {
         }
     }
 
-    private static String hex(ByteBuffer bytes) {
-        byte[] copy = new byte[bytes.remaining()];
-        bytes.get(copy);
-        return HexFormat.of().formatHex(copy);
+    private static byte[] bytes(ByteBuffer from, int length) {
+        byte[] taken = new byte[length];
+        from.get(taken);
+        return taken;
+    }
+
+    private static String hex(byte[] bytes) {
+        return HexFormat.of().formatHex(bytes);
     }
 }

@@ -1,0 +1,91 @@
+package io.github.haul.client;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.List;
+import org.junit.jupiter.api.BeforeEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+/** Transfers by as many streams as there may be, in a JVM of little memory. */
+final class MemoryTest {
+    private static final String STREAMS = "64";
+    private static final int SMALL_FILES = 1200;
+
+    @TempDir Path folder;
+    private Path root = Path.of("");
+    private Path tree = Path.of("");
+
+    /** A child JVM's work: pushes or pulls a tree. */
+    static final class Child {
+        private Child() {}
+
+        /** Prints how many sessions it took, or the exception's kind and words. */
+        public static void main(String[] words) throws Exception {
+            TransferOptions options =
+                    TransferOptions.builder().streams(Integer.parseInt(STREAMS)).build();
+            Path here = Path.of(words[2]);
+            try (HaulClient client = HaulClient.connect(words[1])) {
+                TransferResult result =
+                        words[0].equals("push")
+                                ? client.push(List.of(here), options)
+                                : client.pull(here, options);
+                System.out.print("connections " + result.connections());
+            } catch (HaulException failed) {
+                System.out.print(failed.getClass().getSimpleName() + ": " + failed.getMessage());
+            }
+        }
+    }
+
+    /** A tree with a large file, and enough small ones for a pack on each stream. */
+    @BeforeEach
+    void makeTree() throws IOException {
+        root = Files.createDirectories(folder.resolve("root"));
+        tree = Files.createDirectories(folder.resolve("here/tree"));
+        for (int number = 0; number < SMALL_FILES; number++) {
+            Trees.file(tree.resolve("small" + number), 100_000, number);
+        }
+        Trees.file(tree.resolve("large"), 100_000_000, 1);
+    }
+
+    private String child(List<String> memory, String... words) throws Exception {
+        return ChildJvm.run(folder, ChildJvm.command(memory, Child.class, List.of(words)));
+    }
+
+    /** By 1 MiB for what arrives, and as much for a pack, 64 streams had found too little. */
+    @Test
+    void manyStreamsFindRoomInASmallHeap() throws Exception {
+        List<String> memory = List.of("-Xmx64m");
+        try (HaulServer server = HaulServer.start(folder, root, "--max-streams", STREAMS)) {
+            String pushed = child(memory, "push", server.url(""), tree.toString());
+            assertEquals("connections 1", pushed);
+            assertEquals(Trees.describe(tree), Trees.describe(root.resolve("tree")));
+            Path back = Files.createDirectories(folder.resolve("back"));
+            String pulled = child(memory, "pull", server.url("tree"), back.toString());
+            assertEquals("connections 1", pulled);
+            assertEquals(Trees.describe(tree), Trees.describe(back.resolve("tree")));
+        }
+    }
+
+    /** A stream that found no memory was replaced by another, again and again. */
+    @Test
+    void tooLittleMemoryEndsATransferInWords() throws Exception {
+        List<String> memory = List.of("-Xmx64m", "-XX:MaxDirectMemorySize=20m");
+        try (HaulServer server = HaulServer.start(folder, root, "--max-streams", STREAMS)) {
+            String pushed = child(memory, "push", server.url(""), tree.toString());
+            assertTrue(pushed.startsWith("OutOfMemory: the JVM's memory is not"), pushed);
+            assertTrue(pushed.contains("fewer streams"), pushed);
+            Path source = root.resolve("again");
+            Files.createDirectories(source);
+            Trees.file(source.resolve("large"), 100_000_000, 1);
+            Path back = Files.createDirectories(folder.resolve("back"));
+            String pulled = child(memory, "pull", server.url("again"), back.toString());
+            assertTrue(pulled.startsWith("OutOfMemory: the JVM's memory is not"), pulled);
+            assertTrue(pulled.contains("fewer streams"), pulled);
+        }
+    }
+}
