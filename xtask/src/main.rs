@@ -41,7 +41,7 @@ usage: cargo xtask COMMAND
   dist [--out DIR] [--target TRIPLE] [--try]
                    makes the release: archive, Debian package, digests, SBOM, installer; --try
                    installs all of it, and the packaged crates, without Rust or the repository
-  jars             builds the jars of the JVM client twice: they have to be the same, and pass a trial
+  jars             builds the jars of the JVM client twice, compares them and tries them
   bench peers [ARGS]
                    haul beside the movers that people use today; `bench --help` says more
   lab NAME [ARGS]  builds haul and runs a trial of lab/, as root: long paths, large files
