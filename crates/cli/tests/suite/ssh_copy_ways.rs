@@ -524,13 +524,13 @@ fn a_machine_that_sends_by_a_key_for_one_directory_connects_to_no_service_of_its
 }
 
 /// Words of a haul that is none: it says where it listens, and names what it likes.
-fn says_that_it_listens(place: &Place, address: &str, port: u16) {
-    let listens = json!({ "port": port, "addresses": [address], "secret": "0f".repeat(32) });
+fn says_that_it_listens(place: &Place, addresses: &[String], port: u16) {
+    let listens = json!({ "port": port, "addresses": addresses, "secret": "0f".repeat(32) });
     let json = json!({ "listens": listens }).to_string();
     let len = u32::try_from(json.len()).unwrap().to_be_bytes();
     let frame = [&b"\xffhaul over ssh\n\0"[..], &len, json.as_bytes()].concat();
     fs::write(place.path("frame"), frame).unwrap();
-    fs::create_dir(place.path("bin")).unwrap();
+    fs::create_dir_all(place.path("bin")).unwrap();
     let script = format!("#!/bin/sh\ncat {}\nsleep 4\n", place.path("frame").display());
     fs::write(place.path("bin/haul"), script).unwrap();
     fs::set_permissions(place.path("bin/haul"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -549,18 +549,25 @@ fn a_machine_that_sends_leads_the_target_to_no_service_of_its_own() {
     let one = SshdSetup::new().search_first(&one_place.path("bin"));
     let Some(one) = one.start(&one_place) else { return };
     let Some(two) = Sshd::start(&two_place) else { return };
-    let program = sshd::program().unwrap().display().to_string();
-    let config = one_place.path("sshd_config").display().to_string();
-    one.configure_ssh(&format!("ProxyCommand {program} -i -f {config}"));
     let machines = Machines { one, two, one_place, two_place, place };
     machines.configure();
-    let service = TcpListener::bind((own, 0)).unwrap();
-    let port = service.local_addr().unwrap().port();
-    says_that_it_listens(&machines.one_place, &own.to_string(), port);
-    let ran = machines.copy(&words![at("one", "a"), at("two", "a")]);
-    assert_eq!(ran.status, 2, "{ran:?}");
-    service.set_nonblocking(true).unwrap();
-    let come = service.accept().map(|(_, from)| from).map_err(|error| error.kind());
-    assert_eq!(come, Err(ErrorKind::WouldBlock), "somebody came");
-    machines.are_free();
+    let comes = |told: &[String]| {
+        let service = TcpListener::bind((own, 0)).unwrap();
+        let port = service.local_addr().unwrap().port();
+        says_that_it_listens(&machines.one_place, told, port);
+        let ran = machines.copy(&words![at("one", "a"), at("two", "a")]);
+        assert_eq!(ran.status, 2, "{ran:?}");
+        service.set_nonblocking(true).unwrap();
+        let come = service.accept().map(|(_, from)| from.ip()).map_err(|error| error.kind());
+        machines.are_free();
+        come
+    };
+    // The same words of a machine that ssh comes to at loopback, as that of the target: they are
+    // the same, and the target comes.
+    assert_eq!(comes(&["127.0.0.1".to_owned(), own.to_string()]), Ok(own));
+    let program = sshd::program().unwrap().display().to_string();
+    let config = machines.one_place.path("sshd_config").display().to_string();
+    machines.one.configure_ssh(&format!("ProxyCommand {program} -i -f {config}"));
+    machines.configure();
+    assert_eq!(comes(&[own.to_string()]), Err(ErrorKind::WouldBlock), "somebody came");
 }
