@@ -15,6 +15,7 @@ use super::{
     reverse::Listening,
     send_order::{SendOrder, SendTarget},
     sending::ProxyChoice,
+    troubles,
     ways::{self, ThroughSsh, Way},
 };
 use haul_transfer::{
@@ -210,12 +211,17 @@ impl Search<'_> {
             None => "",
         };
         reached.map_err(|error| {
+            let what = format!("cannot reach {name} from here");
+            let needs = "a way for TCP from this machine to a free port of that one";
             let tried: Vec<String> = addresses.iter().map(|one| one.ip().to_string()).collect();
-            let tried = if tried.is_empty() { "no address".to_owned() } else { tried.join(", ") };
+            if tried.is_empty() {
+                let found = format!("{}{others}", troubles::NO_ADDRESS);
+                return problem(&what, needs, &found, troubles::NO_ADDRESS_HINT);
+            }
             problem(
-                &format!("cannot reach {name} from here"),
-                "a way for TCP from this machine to a free port of that one",
-                &format!("{error} (tried {tried}, port {port}{others})"),
+                &what,
+                needs,
+                &format!("{error} (tried {}, port {port}{others})", tried.join(", ")),
                 "if a firewall is between that lets some ports through, name them by --port-range \
                  FIRST-LAST",
             )
@@ -305,6 +311,8 @@ mod tests {
         // A key for one directory leads to no service of the machine.
         let search = Search { confined: Some(Confined::default()), ..search };
         let refused = search.reach(CONNECT_WAIT_MAX).unwrap_err();
-        assert!(refused.found.contains("tried no address"), "{refused}");
+        assert!(refused.found.starts_with("it told no address that haul may use"), "{refused}");
+        assert!(refused.found.contains("a key for one directory"), "{refused}");
+        assert!(!refused.hint.contains("firewall"), "{refused}");
     }
 }

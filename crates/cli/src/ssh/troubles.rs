@@ -161,16 +161,26 @@ pub fn refused(login: &Login, refusal: Refusal) -> Problem {
     problem(&format!("{login}: {}", printable(&what)), &needs, &found, &hint)
 }
 
+/// Words on a machine that has told no address that counts.
+pub const NO_ADDRESS: &str = "it told no address that haul may use from here (docs/ssh.md), or a \
+                              port below 1024 without --port-range";
+/// Words on what to do about it.
+pub const NO_ADDRESS_HINT: &str =
+    "name its address by HostName in ~/.ssh/config, or its ports by --port-range FIRST-LAST";
+
 /// The problem of a server whose port cannot be reached, though ssh reached its host.
 #[must_use]
 pub fn unreachable(login: &Login, addresses: &[SocketAddr], error: &io::Error) -> Problem {
-    let port = addresses.first().map_or(0, SocketAddr::port);
+    let what = format!("ssh reaches {login}, and haul's connections do not");
+    let needs = "a way for TCP to a free port of that machine";
+    let Some(port) = addresses.first().map(SocketAddr::port) else {
+        return problem(&what, needs, NO_ADDRESS, NO_ADDRESS_HINT);
+    };
     let tried: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
-    let tried = if tried.is_empty() { "no address of it".to_owned() } else { tried.join(", ") };
     problem(
-        &format!("ssh reaches {login}, and haul's connections do not"),
-        "a way for TCP to a free port of that machine",
-        &format!("{error} (tried {tried}, port {port})"),
+        &what,
+        needs,
+        &format!("{error} (tried {}, port {port})", tried.join(", ")),
         "if a firewall is between that lets some ports through, name them by --port-range \
          FIRST-LAST",
     )
@@ -298,5 +308,18 @@ mod tests {
             Refusal { what: "no\x1b[2J".into(), found: "\x07".into(), ..Refusal::default() };
         let words = refused(&place.login, refusal).to_string();
         assert!(words.starts_with("dtn1: no") && !words.contains(['\x1b', '\x07']), "{words}");
+    }
+
+    #[test]
+    fn a_machine_without_an_address_that_counts_has_no_port_and_no_firewall_in_its_problem() {
+        let error = io::Error::other("the name has no address");
+        let place = crate::ssh::login::parse(OsStr::new("ann@dtn1:x")).unwrap().unwrap();
+        let login = place.login;
+        let none = unreachable(&login, &[], &error).to_string();
+        assert!(none.contains("it told no address that haul may use from here"), "{none}");
+        assert!(none.contains("--port-range") && none.contains("docs/ssh.md"), "{none}");
+        assert!(!none.contains("port 0") && !none.contains("firewall"), "{none}");
+        let one = unreachable(&login, &["192.0.2.7:5000".parse().unwrap()], &error).to_string();
+        assert!(one.contains("tried 192.0.2.7, port 5000") && one.contains("firewall"), "{one}");
     }
 }
