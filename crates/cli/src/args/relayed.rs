@@ -182,6 +182,10 @@ pub fn read_relayed(
             None => proxy.without.push(host.clone()),
         }
     }
+    // A proxy that the user has named is the way though no host counts: no other one is taken.
+    if hosts.is_empty() && low.transfer.proxy.proxy.is_some() {
+        proxy.proxy = low.transfer.proxy.for_host("")?;
+    }
     low.transfer.check_path(proxy.proxy.is_some())?;
     Ok(PushOptions { options: low.transfer.checked(sources)?, proxy })
 }
@@ -203,6 +207,20 @@ mod tests {
         for name in lists.concat() {
             assert!(longs.contains(&name), "--{name} is an option");
         }
+    }
+
+    #[test]
+    fn a_proxy_that_was_named_stays_the_way_to_a_machine_without_a_host_that_counts() {
+        let read = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            let read = read_relayed(&words, &["a".into()], &[]);
+            read.map(|push| push.proxy.proxy.map(|proxy| proxy.to_string()))
+        };
+        assert_eq!(read(&["--proxy=socks5://p:9"]).unwrap().as_deref(), Some("socks5://p:9"));
+        assert_eq!(read(&["--proxy=none"]).unwrap(), None);
+        assert_eq!(read(&[]).unwrap(), None);
+        let both = read(&["--proxy=socks5://p:9", "--fabric"]).unwrap_err();
+        assert!(both.to_string().contains("cannot take --fabric"), "{both}");
     }
 
     #[test]
