@@ -4,6 +4,7 @@ use std::{
     convert::Infallible,
     fs::File,
     io,
+    net::IpAddr,
     os::fd::OwnedFd,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
@@ -117,6 +118,11 @@ impl Listening {
 impl Contact {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        match self.0 {}
+    }
+
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
         match self.0 {}
     }
 

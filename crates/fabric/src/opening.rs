@@ -1,11 +1,16 @@
 //! How a pair comes to be: a provider is opened, one side waits, the other one connects.
 
-use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    os::fd::OwnedFd,
+    sync::Arc,
+    time::Duration,
+};
 
 use haul_fabric_sys::{
     Address, Channel, Domain, EndpointKind, Info, Listener, Patience, Queue, Ticket,
 };
-use rustix::io::Errno;
+use rustix::{io::Errno, net::AddressFamily};
 
 use crate::{
     Error, Exchange, LocalAddress, Provider, ReceiveEnd, SendEnd, Wait,
@@ -191,6 +196,24 @@ impl Contact {
         [&self.ticket[..], &self.address.format.to_le_bytes(), &self.address.bytes].concat()
     }
 
+    /// The IP address of the endpoint, where its address is one of a socket.
+    #[must_use]
+    pub fn ip(&self) -> Option<IpAddr> {
+        // sockaddr_in and sockaddr_in6: the family, the port, and for IPv6 the flow.
+        const V4: (usize, usize) = (16, 4);
+        const V6: (usize, usize) = (28, 8);
+        let bytes = &self.address.bytes;
+        let of_family = |family: AddressFamily, (len, at): (usize, usize)| {
+            let is_one = bytes.len() >= len && bytes[..2] == family.as_raw().to_ne_bytes();
+            is_one.then(|| &bytes[at..])
+        };
+        if let Some(found) = of_family(AddressFamily::INET, V4) {
+            return found.first_chunk::<4>().map(|octets| IpAddr::from(*octets));
+        }
+        let found = of_family(AddressFamily::INET6, V6)?.first_chunk::<16>()?;
+        Some(IpAddr::V6(Ipv6Addr::from(*found)).to_canonical())
+    }
+
     /// Reads what [`Self::encode`] wrote.
     ///
     /// # Errors
@@ -266,6 +289,28 @@ mod tests {
         let info = Info::find("tcp", EndpointKind::Connected, Some("127.0.0.1")).unwrap();
         let fabric = Fabric::open(Provider::Tcp, local).unwrap();
         assert_eq!((fabric.port(), fabric.port().is_empty()), (info.domain(), false));
+    }
+
+    #[test]
+    fn a_contact_has_the_ip_of_its_socket_address_and_of_no_other() {
+        let ip = |family: AddressFamily, rest: &[u8]| {
+            let bytes = [&family.as_raw().to_ne_bytes()[..], rest].concat();
+            let contact = Contact { ticket: [9; 16], address: Address { format: 2, bytes } };
+            contact.ip().map(|ip| ip.to_string())
+        };
+        let v4 = [&[0, 22, 192, 0, 2, 7][..], &[0; 8]].concat();
+        assert_eq!(ip(AddressFamily::INET, &v4).as_deref(), Some("192.0.2.7"));
+        assert_eq!(ip(AddressFamily::INET, &v4[..13]), None, "cut off");
+        let of_v6 = |octets: [u8; 16]| [&[0; 6][..], &octets, &[0; 4]].concat();
+        let v6 = of_v6(Ipv6Addr::LOCALHOST.octets());
+        assert_eq!(ip(AddressFamily::INET6, &v6).as_deref(), Some("::1"));
+        let mapped = of_v6("::ffff:127.0.0.1".parse::<Ipv6Addr>().unwrap().octets());
+        assert_eq!(ip(AddressFamily::INET6, &mapped).as_deref(), Some("127.0.0.1"));
+        assert_eq!(ip(AddressFamily::INET6, &v6[..25]), None, "cut off");
+        assert_eq!(ip(AddressFamily::UNIX, &v6), None);
+        let fabric = Fabric::open(Provider::Tcp, IpAddr::from([127, 0, 0, 1])).unwrap();
+        let listening = fabric.listen([9; 16]).unwrap();
+        assert_eq!(listening.contact().ip(), Some(IpAddr::from([127, 0, 0, 1])));
     }
 
     #[test]

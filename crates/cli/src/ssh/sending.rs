@@ -155,12 +155,13 @@ fn prepare(
 
 /// Holds a key for one directory to the paths of packets that this machine has by itself.
 fn check_path(words: &[String]) -> Result<(), Problem> {
-    let names = ["--bind=", "--proxy="];
-    let found = words.iter().find_map(|word| names.iter().find(|name| word.starts_with(**name)));
-    let Some(name) = found else { return Ok(()) };
+    // With --fabric the target names an address, to which no bounds here are held.
+    let names = ["--bind", "--fabric", "--proxy"];
+    let mut found = words.iter().filter_map(|word| word.split('=').next());
+    let Some(name) = found.find(|name| names.contains(name)) else { return Ok(()) };
     let hint = "leave that out, or use a key that is not for one directory alone";
     let needs = "connections that leave as this machine has them";
-    Err(problem("haul there may not send so", needs, name.trim_end_matches('='), hint))
+    Err(problem("haul there may not send so", needs, name, hint))
 }
 
 /// Holds what an administrator has written beside `serve --over-ssh`.
@@ -190,4 +191,26 @@ fn zeros(path: &[u8]) -> Result<Option<u64>, Problem> {
     parse_size(&String::from_utf8_lossy(size)).map(Some).map_err(|why| {
         problem("cannot read the source zero:", "a size behind the colon", &why.to_string(), "")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_for_one_directory_takes_no_path_of_packets_from_the_near_end() {
+        let check = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(ToString::to_string).collect();
+            check_path(&words).map_err(|problem| problem.found)
+        };
+        for (word, name) in [
+            ("--bind=192.0.2.1", "--bind"),
+            ("--proxy=socks5://user:secret@p:9", "--proxy"),
+            ("--fabric", "--fabric"),
+            ("--fabric=verbs", "--fabric"),
+        ] {
+            assert_eq!(check(&["--streams=2", word]), Err(name.to_owned()));
+        }
+        assert_eq!(check(&["--streams=2", "--exclude=--fabric", "--dry-run"]), Ok(()));
+    }
 }

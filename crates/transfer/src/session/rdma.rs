@@ -404,9 +404,36 @@ fn pair(route: &Route, mut socket: TcpStream) -> io::Result<Pair> {
         }
         Part::Connects => {
             let contact = read_contact(&mut socket)?;
+            check_place(route.fabric.provider(), contact.ip(), &socket)?;
             Ok(route.fabric.fabric()?.connect(&contact, socket.into(), PATIENCE)?)
         }
     }
+}
+
+/// Refuses an endpoint at an address that means a machine of this end's choice, not of the peer's:
+/// the server could have it connect to services of its own host. A card may have another address
+/// than the connection. Providers without addresses of sockets lead to no service.
+fn check_place(provider: Provider, ip: Option<IpAddr>, beside: &TcpStream) -> io::Result<()> {
+    match provider {
+        Provider::Verbs | Provider::Tcp => {}
+        Provider::Efa | Provider::Cxi | Provider::Shm => return Ok(()),
+    }
+    let refused = |found: String| {
+        let why = format!("the server named an endpoint {found}, which may be of another machine");
+        Err(io::Error::new(io::ErrorKind::InvalidData, why))
+    };
+    let Some(ip) = ip else { return refused("without an IP address".to_owned()) };
+    let is_of_peer = beside.peer_addr().is_ok_and(|peer| peer.ip().to_canonical() == ip);
+    let means_many = match ip {
+        IpAddr::V4(v4) => v4.is_link_local() || matches!(v4.octets()[0], 0 | 127 | 224..),
+        IpAddr::V6(v6) => {
+            v6.is_unicast_link_local()
+                || v6.is_loopback()
+                || v6.is_unspecified()
+                || v6.is_multicast()
+        }
+    };
+    if means_many && !is_of_peer { refused(format!("at {ip}")) } else { Ok(()) }
 }
 
 /// Bytes with their length in front.
@@ -556,6 +583,33 @@ mod tests {
         let error = only_pair(&server, far).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         assert!(error.to_string().contains("stays TCP"), "{error}");
+    }
+
+    #[cfg(feature = "fabric")]
+    #[test]
+    fn a_server_leads_a_client_to_no_endpoint_that_is_of_another_machine() {
+        let refused = |octets: [u8; 4], len: usize| {
+            let (mut near, far) = sockets();
+            let family = rustix::net::AddressFamily::INET.as_raw().to_ne_bytes();
+            let address = [&family[..], &22_u16.to_be_bytes(), &octets, &[0; 8]].concat();
+            let contact = [&[7; 16][..], &2_u32.to_le_bytes(), &address[..len]].concat();
+            near.write_all(&with_length(&contact)).unwrap();
+            // A stream that is cut: what may be connected to is not waited for.
+            drop(near);
+            pair(&Route::of_this_host(Part::Connects, None), far).unwrap_err().to_string()
+        };
+        for octets in [[127, 0, 0, 2], [169, 254, 169, 254], [0, 0, 0, 0], [224, 0, 0, 1]] {
+            let said = refused(octets, 16);
+            assert!(said.contains(&format!("at {}", IpAddr::from(octets))), "{said}");
+        }
+        assert!(refused([127, 0, 0, 1], 15).contains("without an IP address"), "cut off");
+        // The peer itself, and a card of it.
+        for octets in [[127, 0, 0, 1], [192, 0, 2, 7]] {
+            let said = refused(octets, 16);
+            assert!(!said.contains("of another machine"), "{said}");
+        }
+        let beside = sockets().0;
+        assert!(check_place(Provider::Efa, None, &beside).is_ok());
     }
 
     #[test]
