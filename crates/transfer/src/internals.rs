@@ -9,7 +9,7 @@ pub use crate::{
     digest::{PRIVATE_LABEL, PROOF_BYTES, SessionKeys, SpanDigest, is_proof, proof},
     events::files_and_directories,
     name::{exact_path, is_unseen},
-    server::reachable::own_addresses,
+    server::reachable::{local_addresses, own_addresses},
     session::stages::round,
     size::{SizeError, parse_size},
     state::{Identity, usual_state_directories},

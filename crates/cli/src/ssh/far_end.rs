@@ -18,7 +18,7 @@ use super::{
 use haul_scratch::leftovers::OwnDirectory;
 use haul_transfer::{
     Inlet, Interrupt, NewToken, Problem, SOFTWARE, ServeOptions, ServeRoot, ServedRoot, Server,
-    ServerEvent, StateDirectory, internals::own_addresses,
+    ServerEvent, StateDirectory, internals::local_addresses,
 };
 use std::{
     io::{self, IsTerminal, Read, Write},
@@ -183,12 +183,16 @@ fn scratch_parent() -> PathBuf {
 
 /// Bounds of the connections from here for the holder of a key for one directory.
 pub(super) fn confined() -> Confined {
-    let connection = std::env::var(CONNECTION).unwrap_or_default();
+    confined_by(&std::env::var(CONNECTION).unwrap_or_default())
+}
+
+/// Bounds of those connections by what sshd tells of its own one.
+fn confined_by(connection: &str) -> Confined {
     let mut words = connection.split_whitespace();
     let mut address = |at| words.nth(at)?.parse::<IpAddr>().ok().map(|it| it.to_canonical());
     // The addresses of both ends, each with a port behind.
     let (from, to) = (address(0), address(1));
-    Confined { own: own_addresses().into_iter().chain(to).collect(), from }
+    Confined { own: local_addresses().into_iter().chain(to).collect(), from }
 }
 
 /// Addresses by which another may come, as [`addresses`] has them.
@@ -271,9 +275,10 @@ fn allowed(
     if !is_confined {
         return Some((come, own));
     }
-    // Behind a relay on this host, ssh comes from its loopback, with all services there. Nobody
-    // listens elsewhere for a confined end.
-    let is_meant = own.is_some_and(|own| !own.is_loopback()) && come.port >= PORT_MIN_CONFINED;
+    // Behind a relay on this host, ssh comes from an address of its own, with all services there.
+    // Nobody listens elsewhere for a confined end.
+    let is_another = confined_by(connection.unwrap_or_default()).may_come_back();
+    let is_meant = own.is_some() && is_another && come.port >= PORT_MIN_CONFINED;
     come.addresses.clear();
     is_meant.then_some((come, own))
 }
@@ -412,8 +417,22 @@ mod tests {
         assert!(own.is_some());
         assert!(allowed(true, come(50_000, true), &from("192.0.2.7")).is_none());
         assert!(allowed(true, come(25, false), &from("192.0.2.7")).is_none());
-        assert!(allowed(true, come(50_000, false), &from("127.0.0.1")).is_none());
+        // The machine itself by its loopback, by the address that ssh came to, and what means a
+        // machine on one link, or none.
+        for address in ["127.0.0.1", "::1", "192.0.2.1", "169.254.169.254", "fe80::1", "0.0.0.0"] {
+            let from = from(address);
+            assert!(allowed(true, come(50_000, false), &from).is_none(), "{address}");
+        }
         assert!(allowed(true, come(50_000, false), "UNKNOWN 65535 UNKNOWN 65535").is_none());
+    }
+
+    /// The kernel delivers to an address whose interface has no carrier, too, such as a bridge's.
+    #[test]
+    fn a_confined_end_knows_every_address_of_its_machine() {
+        let all = haul_sys::interfaces::addresses().unwrap();
+        let own = confined_by("192.0.2.7 4711 192.0.2.1 22").own;
+        assert!(all.iter().all(|one| own.contains(&one.address)), "{own:?}");
+        assert!(own.iter().any(|one| one.to_string() == "192.0.2.1"), "where ssh came to");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! itself.
 
 use super::{direct_host::KnownHost, ports::Ports};
-use haul_transfer::internals::own_addresses;
+use haul_transfer::internals::{local_addresses, own_addresses};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Most addresses of a machine that are tried.
@@ -65,7 +65,7 @@ pub fn addresses(
     led: &Place,
     (port, asked_for): (u16, Option<Ports>),
 ) -> Vec<IpAddr> {
-    among(teller, led, may_have_port(port, asked_for), &own_addresses())
+    among(teller, led, may_have_port(port, asked_for), &local_addresses())
 }
 
 /// Hosts by which `led` may come to that port, the best first: addresses, and behind the one that
@@ -148,6 +148,17 @@ impl Confined {
             Reach::All => is_inside || !is_of_own(address),
         };
         is_meant && !self.own.contains(&address) && to.port() >= PORT_MIN
+    }
+
+    /// Whether it may connect to where its ssh has come from: another machine, as far as its
+    /// address says. All services of this one stand behind its own addresses.
+    #[must_use]
+    pub fn may_come_back(&self) -> bool {
+        let is_another = |from: IpAddr| match Reach::of(from) {
+            Reach::Nothing | Reach::Host | Reach::Link => false,
+            Reach::Network | Reach::All => !self.own.contains(&from),
+        };
+        self.from.is_some_and(is_another)
     }
 }
 

@@ -76,6 +76,12 @@ pub fn own_addresses() -> Vec<IpAddr> {
     ranked(&all, &defaults, Ipv6Addr::UNSPECIFIED.into())
 }
 
+/// All addresses to which the kernel delivers here, those of interfaces without a carrier as well.
+#[must_use]
+pub fn local_addresses() -> Vec<IpAddr> {
+    addresses().unwrap_or_default().into_iter().map(|one| one.address.to_canonical()).collect()
+}
+
 /// Addresses that others may reach: those of the default route first, then others of its links.
 fn ranked(all: &[InterfaceAddress], defaults: &[IpAddr], listen: IpAddr) -> Vec<IpAddr> {
     let of_default =
