@@ -102,11 +102,12 @@ fn among(teller: &Place, led: &Place, by_told: bool, own: &[IpAddr]) -> Vec<IpAd
         let (is_known, is_first) = (known.contains(address), teller.told.first() == Some(address));
         match Reach::of(*address) {
             Reach::Nothing => false,
-            Reach::Host => all_are_here,
+            Reach::Host => all_are_here && by_told,
             // It has the interface of this machine.
             Reach::Link => is_known && led_is_here,
-            _ if all_are_here || is_known => true,
+            _ if is_known => true,
             _ if !by_told => false,
+            _ if all_are_here => true,
             Reach::All if !of_led.iter().any(|one| is_beside(*one, *address)) => true,
             Reach::All | Reach::Network => is_first && is_hidden && !of_led.contains(address),
         }
@@ -323,6 +324,11 @@ mod tests {
         assert_eq!(led(&link, &here), ips(&["192.0.2.7", "fe80::1"]));
         let this = Place { told: [ips(&["127.0.0.1"]), own_addresses()].concat(), ..here };
         assert!(addresses(&this, &Place::here(), (5000, None)).contains(&expected[0]));
+        // A tunnel to a machine that lies can look so, and nobody has asked for a service here.
+        let to = |port| addresses(&this, &Place::here(), (port, None));
+        assert!(to(25).is_empty());
+        let asked_for = Some(Ports { first: 20, last: 30 });
+        assert!(addresses(&this, &Place::here(), (25, asked_for)).contains(&expected[0]));
     }
 
     /// The holder of such a key may not look around in the network of the machine.

@@ -497,7 +497,10 @@ fn an_answer_that_cannot_be_used_is_told() {
     answer(&start(2, &token, &[])).refused(&["version 2 of haul 9", "same haul"]);
     answer(&start(1, "x", &[])).refused(&["no token of haul 9"]);
     answer(&start(1, &token, &[])).refused(&["other paths of haul 9"]);
-    answer(&start(1, &token, &["a"])).refused(&["ssh reaches far", "refused", "127.0.0.1, port 1"]);
+    let no_address = ["ssh reaches far", "it told no address", "below 1024"];
+    answer(&start(1, &token, &["a"])).refused(&no_address);
+    let closed = start(1, &token, &["a"]).replace("\"port\":1,", "\"port\":1024,");
+    answer(&closed).refused(&["ssh reaches far", "refused", "127.0.0.1, port 1024"]);
     let other_way = answer_to(&start(1, &token, &["a"]), &words!["--through-ssh"]);
     other_way.refused(&["far has no other way", "haul 9", "install the newer haul"]);
     answer("{}").refused(&["cannot be read"]);
