@@ -13,9 +13,14 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Random;
+import java.util.Set;
+import java.util.SortedMap;
+import java.util.TreeMap;
+import java.util.TreeSet;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
+import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -33,6 +38,46 @@ final class RandomTreesTest {
     private static final String[] MODES = {"rw-r--r--", "rwxr-x---", "r--------", "rw-rw-rw-"};
 
     @TempDir Path folder;
+
+    /** Seeds from one file with a long hole to the next: each third has spans short enough. */
+    private static final int HOLE_EVERY = 21;
+
+    /** Shortest file that a sender looks for holes in. */
+    private static final int HOLES_FROM_BYTES = 16 << 20;
+
+    /** Draws a file that is a hole but for its ends. */
+    private static void drawHole(Path top, Random random) throws IOException {
+        long size = HOLES_FROM_BYTES + random.nextInt(4 << 20);
+        try (var channel =
+                java.nio.channels.FileChannel.open(
+                        top.resolve("hole"),
+                        java.nio.file.StandardOpenOption.CREATE_NEW,
+                        java.nio.file.StandardOpenOption.WRITE)) {
+            for (long at : new long[] {0, size - 5000}) {
+                byte[] bytes = new byte[5000];
+                random.nextBytes(bytes);
+                channel.write(java.nio.ByteBuffer.wrap(bytes), at);
+            }
+        }
+    }
+
+    /** What a tree holds, and which of its names are one file. */
+    private static List<Object> describe(Path tree) throws Exception {
+        int prefix = tree.toUri().getRawPath().length();
+        SortedMap<Object, Set<String>> names = new TreeMap<>();
+        try (Stream<Path> paths = Files.walk(tree)) {
+            for (Path path : (Iterable<Path>) paths::iterator) {
+                if (Files.isRegularFile(path, java.nio.file.LinkOption.NOFOLLOW_LINKS)) {
+                    Object inode = Files.getAttribute(path, "unix:ino");
+                    String name = path.toUri().getRawPath().substring(prefix);
+                    names.computeIfAbsent(inode, none -> new TreeSet<>()).add(name);
+                }
+            }
+        }
+        Set<String> together = new TreeSet<>();
+        names.values().forEach(one -> together.add(one.toString()));
+        return List.of(Trees.describe(tree), together);
+    }
 
     /** Draws a tree: nested, with names of any bytes, links of both kinds, holes, odd times. */
     private static void draw(Path top, Random random) throws IOException {
@@ -134,12 +179,19 @@ final class RandomTreesTest {
         Path tree = folder.resolve(name);
         Path back = Files.createDirectory(folder.resolve("back" + seed));
         draw(tree, new Random(seed));
-        client.push(List.of(tree), options);
-        assertEquals(Trees.describe(tree), Trees.describe(root.resolve(name)), "seed " + seed);
-        try (HaulClient puller = HaulClient.connect(server.url(name))) {
-            puller.pull(back, options);
+        boolean hasHole = seed % HOLE_EVERY == 0;
+        if (hasHole) {
+            drawHole(tree, new Random(seed));
         }
-        assertEquals(Trees.describe(tree), Trees.describe(back.resolve(name)), "seed " + seed);
+        TransferResult pushed = client.push(List.of(tree), options);
+        assertEquals(hasHole, pushed.bytesOfHoles() > HOLES_FROM_BYTES / 2, "seed " + seed);
+        List<Object> drawn = describe(tree);
+        assertEquals(drawn, describe(root.resolve(name)), "seed " + seed);
+        try (HaulClient puller = HaulClient.connect(server.url(name))) {
+            TransferResult pulled = puller.pull(back, options);
+            assertEquals(hasHole, pulled.bytesOfHoles() > HOLES_FROM_BYTES / 2, "seed " + seed);
+        }
+        assertEquals(drawn, describe(back.resolve(name)), "seed " + seed);
     }
 
     /** A file that is nearly all hole costs neither time on the wire nor space at the target. */
