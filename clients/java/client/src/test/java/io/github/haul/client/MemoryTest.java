@@ -26,8 +26,12 @@ final class MemoryTest {
 
         /** Prints how many sessions it took, or the exception's kind and words. */
         public static void main(String[] words) throws Exception {
+            boolean isReadBack = words[0].equals("pull-and-verify");
             TransferOptions options =
-                    TransferOptions.builder().streams(Integer.parseInt(STREAMS)).build();
+                    TransferOptions.builder()
+                            .streams(isReadBack ? 1 : Integer.parseInt(STREAMS))
+                            .verifyTarget(isReadBack)
+                            .build();
             Path here = Path.of(words[2]);
             try (HaulClient client = HaulClient.connect(words[1])) {
                 TransferResult result =
@@ -68,6 +72,35 @@ final class MemoryTest {
             String pulled = child(memory, "pull", server.url("tree"), back.toString());
             assertEquals("connections 1", pulled);
             assertEquals(Trees.describe(tree), Trees.describe(back.resolve("tree")));
+        }
+    }
+
+    /** Each file that waited for its name had a buffer of 1 MiB, and the transfer hung. */
+    @Test
+    void filesThatAreReadBackShareABuffer() throws Exception {
+        List<String> memory = List.of("-Xmx64m");
+        Path many = Files.createDirectories(root.resolve("many"));
+        for (int number = 0; number < SMALL_FILES; number++) {
+            Trees.file(many.resolve("small" + number), number % 3, number);
+        }
+        Path back = Files.createDirectories(folder.resolve("back"));
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            String pulled = child(memory, "pull-and-verify", server.url("many"), back.toString());
+            assertEquals("connections 1", pulled);
+            assertEquals(Trees.describe(many), Trees.describe(back.resolve("many")));
+        }
+    }
+
+    /** A thread of the session that found no memory had left the transfer waiting. */
+    @Test
+    void tooLittleMemoryForReadingBackEndsATransferInWords() throws Exception {
+        List<String> memory = List.of("-Xmx64m", "-XX:MaxDirectMemorySize=2m");
+        Files.createDirectories(root.resolve("some"));
+        Trees.file(root.resolve("some/small"), 1000, 1);
+        Path back = Files.createDirectories(folder.resolve("back"));
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            String pulled = child(memory, "pull-and-verify", server.url("some"), back.toString());
+            assertTrue(pulled.startsWith("OutOfMemory: the JVM's memory is not"), pulled);
         }
     }
 

@@ -55,7 +55,7 @@ final class Committer {
         this.target = target;
         this.shared = shared;
         this.inbox = inbox;
-        thread = new Thread(this::run, "haul committer");
+        thread = new Thread(() -> inbox.run(this::run), "haul committer");
         thread.setDaemon(true);
     }
 

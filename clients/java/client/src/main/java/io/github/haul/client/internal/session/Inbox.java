@@ -34,13 +34,24 @@ final class Inbox {
     /** A data stream has ended. */
     record StreamEnded(int stream, String why) {}
 
-    /** Tells that a stream found no memory. */
-    void exhausted(OutOfMemoryError error) {
-        exhausted = error;
+    /** Tells that a thread of the session found no memory; the first one is kept. */
+    synchronized void exhausted(OutOfMemoryError error) {
+        if (exhausted == null) {
+            exhausted = error;
+        }
         wake();
     }
 
-    /** What a stream found no memory for, or null. */
+    /** Does the work of a thread beside the session's: that it found no memory ends the session. */
+    void run(Runnable work) {
+        try {
+            work.run();
+        } catch (OutOfMemoryError error) {
+            exhausted(error);
+        }
+    }
+
+    /** What a thread found no memory for, or null. */
     @Nullable OutOfMemoryError exhausted() {
         return exhausted;
     }

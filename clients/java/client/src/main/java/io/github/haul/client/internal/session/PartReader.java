@@ -475,6 +475,8 @@ public final class PartReader {
             }
         } catch (InterruptedException nobodyDoes) {
             failed(new HaulException.Refused(closedProblem()));
+        } catch (OutOfMemoryError exhausted) {
+            failed(Words.outOfMemory(exhausted));
         } catch (RuntimeException | Error broken) {
             failed(new HaulException.Refused(closedProblem()));
             throw broken;

@@ -50,7 +50,7 @@ final class Rechecks {
                             });
             reader = executor;
         }
-        executor.execute(() -> run(file, recheck));
+        executor.execute(() -> inbox.run(() -> run(file, recheck)));
     }
 
     private void run(int file, Recheck recheck) {

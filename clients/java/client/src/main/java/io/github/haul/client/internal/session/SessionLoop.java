@@ -50,14 +50,21 @@ final class SessionLoop {
     /**
      * Runs a role until the session ends, and closes the connection.
      *
-     * @throws HaulException.OutOfMemory if this thread or that of a stream found no memory
+     * @throws HaulException.OutOfMemory if this thread or another of the session found no memory
      */
     SessionEnd run(Role role) throws HaulException, InterruptedException {
         Thread reader = daemon("haul control reader", this::read);
         Thread writer = daemon("haul control writer", this::write);
         SessionEnd end = new SessionEnd.Cancelled();
         try {
+            reader.start();
+            writer.start();
             end = drive(role);
+            OutOfMemoryError exhausted = inbox.exhausted();
+            if (exhausted != null && end instanceof SessionEnd.Lost) {
+                // What was lost is the connection of the thread that found none.
+                throw exhausted;
+            }
             return end;
         } catch (OutOfMemoryError error) {
             throw Words.outOfMemory(error);
@@ -66,13 +73,16 @@ final class SessionLoop {
                 outgoing.add(Control.newBuilder().setRefused(refused.fault()).build());
             }
             outgoing.add(lastWord);
-            role.stop();
-            boolean isHeard = end instanceof SessionEnd.Lost;
-            join(writer, isHeard ? 0 : GOODBYE_MS);
-            control.abort();
-            reader.interrupt();
-            join(writer, GOODBYE_MS);
-            join(reader, GOODBYE_MS);
+            try {
+                role.stop();
+            } finally {
+                boolean isHeard = end instanceof SessionEnd.Lost;
+                join(writer, isHeard ? 0 : GOODBYE_MS);
+                control.abort();
+                reader.interrupt();
+                join(writer, GOODBYE_MS);
+                join(reader, GOODBYE_MS);
+            }
         }
     }
 
@@ -90,10 +100,9 @@ final class SessionLoop {
         }
     }
 
-    private static Thread daemon(String name, Runnable work) {
-        Thread thread = new Thread(work, name);
+    private Thread daemon(String name, Runnable work) {
+        Thread thread = new Thread(() -> inbox.run(work), name);
         thread.setDaemon(true);
-        thread.start();
         return thread;
     }
 

@@ -163,10 +163,13 @@ final class SourceChecks {
         reading.add(file);
         List<SendShared.Sent> sent = isTouched ? shared.sentOf(file) : List.of();
         executor.execute(
-                () -> {
-                    results.add(new Result(file, compareAgain(source, left, sent)));
-                    inbox.wake();
-                });
+                () ->
+                        inbox.run(
+                                () -> {
+                                    Fault fault = compareAgain(source, left, sent);
+                                    results.add(new Result(file, fault));
+                                    inbox.wake();
+                                }));
     }
 
     /** Takes up what was read since. */

@@ -257,6 +257,9 @@ public final class Transfer {
         } catch (HaulException failed) {
             session.control().abort();
             throw failed;
+        } catch (OutOfMemoryError error) {
+            session.control().abort();
+            throw Words.outOfMemory(error);
         }
         SessionEnd end = new SessionLoop(session.control(), inbox, isCancelled).run(role);
         if (end instanceof SessionEnd.Lost) {

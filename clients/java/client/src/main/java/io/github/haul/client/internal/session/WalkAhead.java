@@ -24,7 +24,7 @@ final class WalkAhead {
     WalkAhead(Supplier<SourceWalk.@Nullable Listed> walk, Inbox inbox) {
         this.walk = walk;
         this.inbox = inbox;
-        thread = new Thread(this::run, "haul walk");
+        thread = new Thread(() -> inbox.run(this::run), "haul walk");
         thread.setDaemon(true);
     }
 

@@ -31,13 +31,22 @@ final class MadeUpFiles {
 
     private boolean isMadeUp;
 
+    /** The kind of a file's file system; empty where that is not told, as without /proc. */
+    private static String kindOf(Path file) {
+        try {
+            return Files.getFileStore(file).type();
+        } catch (IOException notTold) {
+            return "";
+        }
+    }
+
     /** The fault of a regular file that is said to be empty, or null where that may be so. */
-    @Nullable Fault check(Path file, ByteString name, FileFacts facts) throws IOException {
+    @Nullable Fault check(Path file, ByteString name, FileFacts facts) {
         if (facts.sizeBytes() > 0 || facts.device() == 0) {
             return null;
         }
         if (facts.device() != device) {
-            isMadeUp = KINDS.contains(Files.getFileStore(file).type());
+            isMadeUp = KINDS.contains(kindOf(file));
             device = facts.device();
         }
         return isMadeUp

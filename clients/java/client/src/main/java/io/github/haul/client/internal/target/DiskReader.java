@@ -27,15 +27,22 @@ final class DiskReader implements Closeable {
 
     private final FileChannel written;
     private final @Nullable FileChannel direct;
-    private final ByteBuffer buffer;
+
+    /**
+     * One a thread, however many files it holds open: these wait for their turn to be published.
+     */
+    private static final ThreadLocal<ByteBuffer> BUFFER =
+            ThreadLocal.withInitial(
+                    () ->
+                            ByteBuffer.allocateDirect(BLOCK_BYTES + ALIGN_BYTES_MAX)
+                                    .alignedSlice(ALIGN_BYTES_MAX));
 
     /** Whether the file system let it be opened so, and then refused to read so. */
     private boolean isRefused;
 
-    private DiskReader(FileChannel written, @Nullable FileChannel direct, int alignBytes) {
+    private DiskReader(FileChannel written, @Nullable FileChannel direct) {
         this.written = written;
         this.direct = direct;
-        buffer = ByteBuffer.allocateDirect(BLOCK_BYTES + alignBytes).alignedSlice(alignBytes);
     }
 
     /** What takes the bytes that were read: a buffer from its position to its limit. */
@@ -50,18 +57,27 @@ final class DiskReader implements Closeable {
      * @param written its channel, by which it is read where there is no other way
      */
     static DiskReader open(Path path, FileChannel written) throws IOException {
-        long align = Files.getFileStore(path).getBlockSize();
+        long align = blockBytes(path);
         OpenOption option = direct();
         if (option == null || Long.bitCount(align) != 1 || align > ALIGN_BYTES_MAX) {
-            return new DiskReader(written, null, 1);
+            return new DiskReader(written, null);
         }
         try {
             FileChannel direct =
                     FileChannel.open(
                             path, StandardOpenOption.READ, LinkOption.NOFOLLOW_LINKS, option);
-            return new DiskReader(written, direct, (int) align);
+            return new DiskReader(written, direct);
         } catch (UnsupportedOperationException | IOException hasNone) {
-            return new DiskReader(written, null, 1);
+            return new DiskReader(written, null);
+        }
+    }
+
+    /** Length of a block of its file system; 0 where that is not told, as without /proc. */
+    private static long blockBytes(Path path) {
+        try {
+            return Files.getFileStore(path).getBlockSize();
+        } catch (IOException notTold) {
+            return 0;
         }
     }
 
@@ -90,11 +106,12 @@ final class DiskReader implements Closeable {
      * @throws EOFException if the file ends within it
      */
     void read(long offsetBytes, long lenBytes, Taker taker) throws IOException {
+        ByteBuffer buffer = BUFFER.get();
         long at = offsetBytes;
         long end = offsetBytes + lenBytes;
         while (at < end) {
             // Whole blocks are asked for, and what is behind the part is not looked at.
-            int got = read(at);
+            int got = read(buffer, at);
             if (got <= 0) {
                 throw new EOFException("the file ends at " + at + " bytes");
             }
@@ -104,7 +121,7 @@ final class DiskReader implements Closeable {
         }
     }
 
-    private int read(long at) throws IOException {
+    private int read(ByteBuffer buffer, long at) throws IOException {
         if (direct != null && !isRefused) {
             try {
                 return direct.read(buffer.clear(), at);

@@ -134,14 +134,14 @@ public final class PartialFile implements ReceivedFile {
             Opened resumed;
             try {
                 resumed = file.resume(directory, identity, options);
-            } catch (IOException | RuntimeException failed) {
+            } catch (IOException | RuntimeException | Error failed) {
                 // What an earlier run left stays.
                 file.letGo();
                 throw failed;
             }
             try {
                 return resumed == null ? file.startAnew(directory, identity) : resumed;
-            } catch (IOException | RuntimeException failed) {
+            } catch (IOException | RuntimeException | Error failed) {
                 file.abandon(false);
                 throw failed;
             }
