@@ -588,6 +588,11 @@ impl Part {
         }
     }
 
+    /// Whether this is a claimed range whose file somebody else holds.
+    pub fn is_claim_still_written(&self) -> bool {
+        self.claim.is_some() && Arc::strong_count(&self.file) > 1
+    }
+
     pub fn remove(&self) {
         if let Some(claim) = &self.claim {
             if !claim.is_done {

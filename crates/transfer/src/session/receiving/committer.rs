@@ -88,6 +88,8 @@ struct Queue {
     shows_all: bool,
     /// Targets to let go of, each with whether it stays for a resume.
     given_up: Vec<(SharedTarget, bool)>,
+    /// Targets given up that streams still write to, and whose lock must outlast that.
+    still_written: Vec<(SharedTarget, bool)>,
     /// The committer sleeps until it has something to do.
     idle: bool,
     /// Haste is called for: no file is to wait for others.
@@ -562,12 +564,23 @@ impl Shared {
 
     fn let_go(&self) {
         // Not in the head of the loop, where the queue would stay locked until its end.
-        let given_up = std::mem::take(&mut lock(&self.queue).given_up);
-        for (target, keep) in given_up {
-            if let Some(target) = lock(&target).take() {
+        let (given_up, before, ending) = {
+            let mut queue = lock(&self.queue);
+            let given_up = std::mem::take(&mut queue.given_up);
+            (given_up, std::mem::take(&mut queue.still_written), queue.ending)
+        };
+        let mut still_written = Vec::new();
+        for (target, keep) in before.into_iter().chain(given_up) {
+            let mut there = lock(&target);
+            // All streams have ended before the committer does.
+            if !ending && there.as_ref().is_some_and(TargetFile::is_range_still_written) {
+                drop(there);
+                still_written.push((target, keep));
+            } else if let Some(target) = there.take() {
                 target.give_up(keep);
             }
         }
+        lock(&self.queue).still_written = still_written;
     }
 
     /// Makes the content of files durable, all of them one step at a time, so that many share a

@@ -8,7 +8,7 @@ use crate::{
         with_target::Target,
     },
 };
-use haul_protocol::message::{FileOffer, Growth};
+use haul_protocol::message::{FileOffer, FileRange, Growth};
 use haul_testkit::{mount::Mount, skip::skip};
 use std::{fs, os::unix::fs::FileExt, path::Path, sync::mpsc};
 
@@ -459,6 +459,29 @@ fn a_target_that_is_given_up_stays_if_another_run_is_to_go_on_from_it() {
         shared.let_go();
         assert!(lock(&file).is_none() && lock(&shared.queue).given_up.is_empty());
         assert_eq!(target.exists(".x.haul-part"), keep);
+    }
+}
+
+/// Its rest would land in what the next session of the range has verified.
+#[test]
+fn a_range_that_a_stream_still_writes_is_let_go_of_when_that_is_over() {
+    let place = tempfile::tempdir().unwrap();
+    let range = Some(FileRange { offset_bytes: 0, file_bytes: 2 * SPAN });
+    let offer = FileOffer { range, inode: 7, ..offer(0, "x", SPAN) };
+    for keep in [true, false] {
+        let options = FileOptions { ranges: true, ..FileOptions::default() };
+        let mut target = Target::with(place.path(), options);
+        let shared = target.shared();
+        let handle = CommitterHandle(shared.clone());
+        let (file, _) = target.prepare(&offer);
+        let written = lock(&file).as_ref().unwrap().span_file().unwrap().unwrap();
+        handle.give_up(FileId(0), Some(file.clone()), keep);
+        shared.let_go();
+        shared.let_go();
+        assert!(lock(&file).is_some(), "a stream writes to it");
+        drop(written);
+        shared.let_go();
+        assert!(lock(&file).is_none());
     }
 }
 
