@@ -52,13 +52,14 @@ pub trait Site {
     /// If the file system has no such locks.
     fn lock(&self, register: &Self::Open, bytes: Range<u64>) -> io::Result<bool>;
     fn unlock(&self, register: &Self::Open, bytes: Range<u64>);
-    /// Reads the register, at most so many bytes.
+    /// Reads the register, at most so many bytes. They are made durable before: whoever wrote them
+    /// may have died between the two, and what they say is relied on.
     ///
     /// # Errors
     /// What read(2) says.
     fn read(&self, register: &Self::Open, bytes_max: u64) -> io::Result<Vec<u8>>;
-    /// Writes to the register behind its first `at` bytes, then cuts it behind that, and syncs it:
-    /// at no moment is a header gone that was there.
+    /// Writes to the register behind its first `at` bytes, syncs it, and cuts it behind that: at no
+    /// moment is a header gone that was there, or without the records that follow it.
     ///
     /// # Errors
     /// What the calls say.
@@ -227,7 +228,7 @@ fn claim_at_gate<S: Site>(
             }
             site.unlock(open, ALL);
             // What it said is not known where it is torn, so it may have said anything.
-            let torn = if bytes.is_empty() { 0 } else { u64::MAX };
+            let torn = if is_blank(&bytes) { 0 } else { u64::MAX };
             let lost = there.as_ref().map_or(torn, Register::lost);
             begin_anew(site, open, whole, (there, lost))?
         }
@@ -252,6 +253,11 @@ fn claim_at_gate<S: Site>(
     let record = Record { state, range: part.bytes.clone(), ctime: part.ctime };
     site.write(open, at, &register.header.record(&record))?;
     Ok((register.header, is_done))
+}
+
+/// Whether nothing was ever said by a register: a crash may leave zeros of its first header.
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| *byte == 0)
 }
 
 /// Whether the register speaks of this file, and of the temporary that is there.
@@ -389,12 +395,17 @@ pub fn remove_left<S: Site>(site: &S) {
     if !is_locked || !site.has_its_name(&open) {
         return;
     }
-    let bytes = site.read(&open, REGISTER_BYTES_MAX).unwrap_or_default();
-    let register = Register::decode(&bytes).unwrap_or_default();
+    let Ok(bytes) = site.read(&open, REGISTER_BYTES_MAX) else { return };
+    let Some(register) = Register::decode(&bytes) else {
+        // One that is torn may speak of ranges that others rely on.
+        if is_blank(&bytes) {
+            let _ = tidy(site, &Register::default());
+        }
+        return;
+    };
     let Whole { size_bytes, mtime_s, mtime_ns, .. } = register.header.whole;
     // Ranges of another state of the file are somebody's who goes on with them.
-    let is_its_own = site.named() == Some((size_bytes, mtime_s, mtime_ns));
-    if is_its_own || register == Register::default() {
+    if site.named() == Some((size_bytes, mtime_s, mtime_ns)) {
         let _ = tidy(site, &register);
     }
 }

@@ -143,6 +143,7 @@ impl Site for Directory {
     }
 
     fn read(&self, mut register: &File, bytes_max: u64) -> io::Result<Vec<u8>> {
+        register.sync_data()?;
         let mut bytes = Vec::new();
         register.seek(SeekFrom::Start(0))?;
         register.take(bytes_max).read_to_end(&mut bytes)?;
@@ -151,9 +152,20 @@ impl Site for Directory {
 
     fn write(&self, mut register: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
         register.seek(SeekFrom::Start(at))?;
-        register.write_all(bytes)?;
-        register.set_len(at + bytes.len() as u64)?;
-        register.sync_data()
+        let end = at + bytes.len() as u64;
+        let written = register.write_all(bytes).and_then(|()| {
+            if register.metadata()?.len() > end {
+                // A header that is cut shorter before it is there would be the old one, alone.
+                register.sync_data()?;
+                register.set_len(end)?;
+            }
+            register.sync_data()
+        });
+        if written.is_err() && at > 0 {
+            // Nobody is to read what may not be durable.
+            let _ = register.set_len(at);
+        }
+        written
     }
 
     fn make_temporary(&self, size_bytes: u64) -> io::Result<u64> {

@@ -170,7 +170,11 @@ impl World {
         kept.into_iter().for_each(|change| self.synced_names.apply(change));
         self.names = self.synced_names.clone();
         for inode in self.inodes.values_mut() {
-            if self.chance.one_in(2) {
+            let was_cut = inode.bytes.len() < inode.synced.len();
+            if was_cut && self.chance.one_in(2) {
+                // It keeps that it was cut shorter, and not what was written before.
+                inode.bytes = inode.synced[..inode.bytes.len()].to_vec();
+            } else if self.chance.one_in(2) {
                 inode.bytes = inode.synced.clone();
             } else {
                 // Some of what was written, and of a register perhaps a part of a record.
@@ -415,6 +419,14 @@ impl Drop for Open {
     }
 }
 
+impl Node {
+    fn sync(&self, register: &Open) {
+        let mut world = self.step();
+        let inode = world.inodes.get_mut(&register.inode).unwrap();
+        inode.synced = inode.bytes.clone();
+    }
+}
+
 impl Site for Node {
     type Open = Open;
 
@@ -459,6 +471,7 @@ impl Site for Node {
     }
 
     fn read(&self, register: &Open, _: u64) -> io::Result<Vec<u8>> {
+        self.sync(register);
         Ok(self.step().inodes[&register.inode].bytes.clone())
     }
 
@@ -471,10 +484,9 @@ impl Site for Node {
             inode.bytes.resize(len, 0);
             inode.bytes[at..end].copy_from_slice(bytes);
         }
+        self.sync(register);
         self.step().inodes.get_mut(&register.inode).unwrap().bytes.truncate(end);
-        let mut world = self.step();
-        let inode = world.inodes.get_mut(&register.inode).unwrap();
-        inode.synced = inode.bytes.clone();
+        self.sync(register);
         Ok(())
     }
 
@@ -728,6 +740,25 @@ fn a_register_that_is_torn_is_taken_for_one_that_had_said_anything() {
     let others = Whole { mtime_s: 9, ..whole };
     assert_eq!(claimed(site(), &others, 0..100, 1).unwrap().finish().unwrap(), Finished::Lost);
     assert_eq!(claimed(site(), &others, 100..200, 1).unwrap().finish().unwrap(), Finished::Named);
+}
+
+#[test]
+fn a_torn_register_stays_beside_a_file_that_has_its_name_and_one_of_zeros_goes() {
+    let (place, site, whole) = real();
+    assert_eq!(claimed(site(), &whole, 0..100, 1).unwrap().finish().unwrap(), Finished::Waiting);
+    std::fs::write(place.path().join("x"), "of before").unwrap();
+    let register = place.path().join(".x.haul-ranges");
+    let mut bytes = std::fs::read(&register).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&register, &bytes).unwrap();
+    remove_left(&site());
+    assert_eq!(claimed(site(), &whole, 100..200, 1).unwrap().finish().unwrap(), Finished::Lost);
+    bytes.fill(0);
+    std::fs::write(&register, &bytes).unwrap();
+    remove_left(&site());
+    assert!(!register.exists());
+    std::fs::write(&register, &bytes).unwrap();
+    assert_eq!(claimed(site(), &whole, 100..200, 1).unwrap().finish().unwrap(), Finished::Waiting);
 }
 
 #[test]
