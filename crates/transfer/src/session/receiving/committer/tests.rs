@@ -462,7 +462,7 @@ fn a_target_that_is_given_up_stays_if_another_run_is_to_go_on_from_it() {
     }
 }
 
-/// Its rest would land in what the next session of the range has verified.
+/// Case of a stalled write that would land in what the next session of the range has verified.
 #[test]
 fn a_range_that_a_stream_still_writes_is_let_go_of_when_that_is_over() {
     let place = tempfile::tempdir().unwrap();
