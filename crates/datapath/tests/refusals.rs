@@ -119,8 +119,20 @@ fn fallbacks_of(mut command: Command, directory: &Path) -> Vec<String> {
     command.env(DIRECTORY, directory).env_remove(haul_testkit::skip::LOG_VARIABLE);
     command.stdin(Stdio::null()).stdout(output.try_clone().unwrap());
     command.stderr(output.try_clone().unwrap());
-    let mut child = Ended(command.spawn().unwrap());
     let begun = Instant::now();
+    let mut child = loop {
+        match command.spawn() {
+            // A process that another test forks meanwhile has the copy of this program open to
+            // write, until it runs its own.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::ExecutableFileBusy
+                    && begun.elapsed() < PATIENCE =>
+            {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            spawned => break Ended(spawned.unwrap()),
+        }
+    };
     let status = loop {
         if let Some(status) = child.0.try_wait().unwrap() {
             break Some(status);

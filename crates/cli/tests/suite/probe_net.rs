@@ -198,13 +198,26 @@ fn datagrams_go_both_ways_and_are_counted_once() {
     }
 }
 
+/// Probes again, a few times, where other tests held the processor: then that was the limit.
+fn probed_by_itself(far: &Far, place: &Place, options: &[&str]) -> Ran {
+    let mut ran = far.run(place, &words_of(far.url().into(), options));
+    for _ in 0..4 {
+        let limit = rounds(&ran)[0]["ways"][0]["verdict"]["limit"].clone();
+        if !limit.as_str().unwrap().ends_with("processor") {
+            break;
+        }
+        ran = far.run(place, &words_of(far.url().into(), options));
+    }
+    ran
+}
+
 #[test]
 fn lost_datagrams_and_a_long_path_are_told() {
     let place = Place::new();
     let path = Path::new(Duration::from_millis(40), 200_000_000, 0.1);
     let Some(far) = Far::start(&place, path) else { return };
     let udp = ["--udp", "--rate", "20Mbit", "--time", "2s", "--omit", "200ms"];
-    let ran = far.run(&place, &words_of(far.url().into(), &udp));
+    let ran = probed_by_itself(&far, &place, &udp);
     let round = rounds(&ran)[0];
     let way = &round["ways"][0];
     let share = way["datagrams"]["lost_share"].as_f64().unwrap();
@@ -221,7 +234,7 @@ fn lost_datagrams_and_a_long_path_are_told() {
     let ran = far.run(&place, &words_of(far.url().into(), &large));
     assert_eq!(rounds(&ran)[0]["block_bytes"], 4000);
     let streams = ["--streams", "1", "--time", "1s", "--omit", "500ms", "--no-path-mtu"];
-    let ran = far.run(&place, &words_of(far.url().into(), &streams));
+    let ran = probed_by_itself(&far, &place, &streams);
     let way = &rounds(&ran)[0]["ways"][0];
     assert!(way["retransmits"].as_u64().unwrap() > 0, "{way}");
     assert_eq!(way["verdict"]["limit"], "loss", "{way}");
