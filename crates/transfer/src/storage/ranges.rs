@@ -16,7 +16,7 @@ pub mod site;
 #[cfg(test)]
 mod tests;
 
-use register::{Header, REGISTER_BYTES_MAX, Record, Register, State, Whole};
+use register::{Header, NO_INODE, REGISTER_BYTES_MAX, Record, Register, State, Whole};
 use std::{
     fmt, io,
     ops::Range,
@@ -30,8 +30,8 @@ const ALL: Range<u64> = 0..1 << 60;
 /// Time for which the gate is waited for at a range's end: its holder gives a file its name, which
 /// takes a sync.
 const GATE_PATIENCE: Duration = Duration::from_secs(60);
-/// Number that no inode has.
-const NO_INODE: u64 = 0;
+/// Marks of a register that followed one whose own are not known.
+const LOST_UNKNOWN: u64 = u64::MAX;
 const POLL: Duration = Duration::from_millis(20);
 
 /// Directory of the file, as one session sees it.
@@ -228,7 +228,7 @@ fn claim_at_gate<S: Site>(
             }
             site.unlock(open, ALL);
             // What it said is not known where it is torn, so it may have said anything.
-            let torn = if is_blank(&bytes) { 0 } else { u64::MAX };
+            let torn = if is_blank(&bytes) { 0 } else { LOST_UNKNOWN };
             let lost = there.as_ref().map_or(torn, Register::lost);
             begin_anew(site, open, whole, (there, lost))?
         }
@@ -345,7 +345,7 @@ impl<S: Site> Claim<S> {
         }
         site.give_attributes()?;
         site.rename()?;
-        tidy(site, &register)?;
+        tidy(site, open, &register)?;
         Ok(Finished::Named)
     }
 
@@ -364,7 +364,7 @@ impl<S: Site> Claim<S> {
                 && register.is_empty()
                 && register.begun().iter().all(|begin| *begin == range.start)
             {
-                let _ = tidy(site, &register);
+                let _ = tidy(site, open, &register);
             }
             site.unlock(open, ALL);
             site.unlock(open, GATE);
@@ -373,17 +373,28 @@ impl<S: Site> Claim<S> {
 }
 
 /// Removes what is not needed any more. The register goes when the name is durable and the others
-/// are gone for certain: a crash may keep its removal alone, and it says which there were.
+/// are gone for certain: a crash may keep its removal alone, and it says which there were. It stays,
+/// without records, where other sources lost ranges: theirs are to be told that when they come. What
+/// a torn one may have said goes, or each file of the name would be told of losses from then on.
 ///
 /// # Errors
 /// If the directory cannot be synced: then the register stays.
-fn tidy<S: Site>(site: &S, register: &Register) -> io::Result<()> {
+fn tidy<S: Site>(site: &S, open: &S::Open, register: &Register) -> io::Result<()> {
     for begin in register.begun() {
         site.remove_journal(begin);
     }
     site.remove_temporary();
     site.sync_names()?;
-    site.remove_register();
+    let Header { whole, lost, .. } = register.header;
+    let lost = if lost == LOST_UNKNOWN { 0 } else { lost & !whole.mark() };
+    if lost == 0 {
+        site.remove_register();
+    } else if !register.is_bare() {
+        // A number of its own: records that a power cut brings back are not believed.
+        let number = site.number()?;
+        let bare = Header { temporary: NO_INODE, number, lost, ..register.header };
+        site.write(open, 0, &bare.encode())?;
+    }
     Ok(())
 }
 
@@ -399,13 +410,13 @@ pub fn remove_left<S: Site>(site: &S) {
     let Some(register) = Register::decode(&bytes) else {
         // One that is torn may speak of ranges that others rely on.
         if is_blank(&bytes) {
-            let _ = tidy(site, &Register::default());
+            let _ = tidy(site, &open, &Register::default());
         }
         return;
     };
     let Whole { size_bytes, mtime_s, mtime_ns, .. } = register.header.whole;
     // Ranges of another state of the file are somebody's who goes on with them.
     if site.named() == Some((size_bytes, mtime_s, mtime_ns)) {
-        let _ = tidy(site, &register);
+        let _ = tidy(site, &open, &register);
     }
 }

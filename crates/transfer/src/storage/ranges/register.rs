@@ -12,6 +12,9 @@ const RECORD_BYTES: usize = 36;
 /// Most bytes of a register, and so most records of a file.
 pub const REGISTER_BYTES_MAX: u64 = (HEADER_BYTES + 65_536 * RECORD_BYTES) as u64;
 
+/// Number that no inode has.
+pub const NO_INODE: u64 = 0;
+
 /// The file that ranges are of: another size, time, inode or name is another file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Whole {
@@ -174,6 +177,12 @@ impl Register {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lost() == 0
+    }
+
+    /// Whether it says nothing of any range or temporary: only which sources lost theirs.
+    #[must_use]
+    pub fn is_bare(&self) -> bool {
+        self.header.temporary == NO_INODE && self.records.is_empty()
     }
 
     /// Marks of the sources of which durable ranges are thrown away where this register is.

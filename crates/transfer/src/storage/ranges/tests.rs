@@ -100,6 +100,8 @@ struct Faults {
     kill_at: Option<u64>,
     /// The source is replaced at one in so many steps; 0: at none, and only one plan is run.
     swaps: u64,
+    /// Whether the sources are of two times, so that the file of one is not that of the other.
+    are_two_files: bool,
     /// Somebody removes the temporary at one in so many steps; 0: at none.
     removals: u64,
     /// Sessions die now and then just when they have made the temporary anew.
@@ -198,11 +200,26 @@ impl World {
         assert!(is_whole(&pages.synced), "{when}, at step {}: {:?}", self.step, pages.synced);
     }
 
+    /// Time of the file that has the name.
+    fn named_time(&self) -> Option<i64> {
+        let inode = self.names.0.get(&Entry::Name)?;
+        let source = GOOD.iter().position(|good| self.inodes[inode].bytes[0] == *good)?;
+        Some(self.time_of(source))
+    }
+
+    fn time_of(&self, source: usize) -> i64 {
+        WHOLE.mtime_s + if self.faults.are_two_files { source as i64 } else { 0 }
+    }
+
     /// Takes in that the run of a range says that all is done. Where all runs of a plan have said
     /// so, the file has its name.
     fn tell(&mut self, source: usize, range: usize) {
         self.told[source].insert(range);
-        let is_named = self.names.0.contains_key(&Entry::Name);
+        let is_named = self.named_time() == Some(self.time_of(source));
+        if is_named && self.faults.are_two_files {
+            // Whoever takes the name from here on replaces a file that was there.
+            self.told[source].clear();
+        }
         let step = self.step;
         assert!(
             self.told[source].len() < CUTS[source] || is_named,
@@ -288,7 +305,8 @@ impl Node {
     }
 
     fn whole(&self) -> Whole {
-        Whole { source_inode: 7 + self.source() as u64, ..WHOLE }
+        let mtime_s = self.world.0.lock().unwrap().time_of(self.source());
+        Whole { source_inode: 7 + self.source() as u64, mtime_s, ..WHOLE }
     }
 
     fn write(&self, claim: &Claim<Node>, page: u8) {
@@ -335,7 +353,8 @@ impl Node {
     }
 
     fn is_there(&self) -> bool {
-        self.step().names.0.contains_key(&Entry::Name)
+        let world = self.step();
+        world.named_time() == Some(world.time_of(self.source()))
     }
 
     /// Does what a run does of its range; true where it says that all is done.
@@ -502,7 +521,7 @@ impl Site for Node {
     }
 
     fn named(&self) -> Option<(u64, i64, u32)> {
-        self.is_there().then_some((FILE_BYTES, WHOLE.mtime_s, WHOLE.mtime_ns))
+        Some((FILE_BYTES, self.step().named_time()?, WHOLE.mtime_ns))
     }
 
     fn temporary(&self) -> Option<(u64, u64)> {
@@ -519,9 +538,12 @@ impl Site for Node {
         if !world.names.0.contains_key(&Entry::Temporary) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        assert!(!world.names.0.contains_key(&Entry::Name), "a name is given twice");
+        let time = Some(world.time_of(self.source()));
+        assert!(world.named_time() != time, "a name is given twice");
         world.change(Change::Rename);
         world.renames += 1;
+        let source = self.source();
+        world.told[source].clear();
         world.check_name("when it was named");
         Ok(())
     }
@@ -602,7 +624,7 @@ fn run(seed: u64, faults: Faults) -> u64 {
     // they tidy up what a death at the end left.
     let source = {
         let mut world = world.0.lock().unwrap();
-        world.faults = NONE;
+        world.faults = Faults { are_two_files: faults.are_two_files, ..NONE };
         world.source
     };
     let cuts = CUTS[source];
@@ -616,12 +638,26 @@ fn run(seed: u64, faults: Faults) -> u64 {
         node.failures.set(FAILURES_MAX);
         node.run();
     }
-    assert_eq!(world.0.lock().unwrap().told[source].len(), cuts, "seed {seed}, {faults:?}");
     let world = world.0.lock().unwrap();
     world.check_name("at the end");
-    let left: Vec<&Entry> = world.names.0.keys().collect();
+    let mut left: Vec<&Entry> = world.names.0.keys().collect();
+    if faults.are_two_files {
+        assert_eq!(world.named_time(), Some(world.time_of(source)), "seed {seed}, {faults:?}");
+    } else {
+        assert_eq!(world.told[source].len(), cuts, "seed {seed}, {faults:?}");
+    }
+    let register = world.names.0.get(&Entry::Register).filter(|_| faults.swaps > 0);
+    if let Some(register) = register.map(|it| Register::decode(&world.inodes[it].bytes).unwrap()) {
+        if register.header.whole.mtime_s != world.time_of(source) {
+            // Ranges of the other file stay for those who go on with them.
+            return world.step;
+        }
+        // It speaks of ranges of another source that were thrown away, and of nothing else.
+        assert!(register.is_bare() && register.lost() != 0, "seed {seed}, {faults:?}");
+        left.retain(|entry| **entry != Entry::Register);
+    }
     assert_eq!(left, [&Entry::Name], "seed {seed}, {faults:?}");
-    if faults.cut_at.or(faults.cut_behind_removal).is_none() {
+    if !faults.are_two_files && faults.cut_at.or(faults.cut_behind_removal).is_none() {
         assert_eq!(world.renames, 1, "seed {seed}, {faults:?}");
     }
     world.step
@@ -633,6 +669,7 @@ const NONE: Faults = Faults {
     kill_at: None,
     swaps: 0,
     removals: 0,
+    are_two_files: false,
     dies_remaking: false,
     cut_behind_removal: None,
 };
@@ -671,6 +708,16 @@ fn no_plan_is_all_done_without_the_name_though_its_source_is_replaced_and_comes_
         let kills = 30 + seed % 70;
         let cut_at = Some(seed % 300);
         run(seed, Faults { swaps: 20 + seed % 200, kills, cut_at, ..NONE });
+    }
+}
+
+#[test]
+fn no_plan_is_all_done_without_the_name_though_another_plan_gives_it_to_its_own_file() {
+    for seed in 0..400 {
+        let swaps = 20 + seed % 200;
+        run(seed, Faults { swaps, are_two_files: true, ..NONE });
+        let (kills, cut_at) = (30 + seed % 70, Some(seed % 300));
+        run(seed, Faults { swaps, are_two_files: true, kills, cut_at, ..NONE });
     }
 }
 
