@@ -373,9 +373,9 @@ impl<S: Site> Claim<S> {
 }
 
 /// Removes what is not needed any more. The register goes when the name is durable and the others
-/// are gone for certain: a crash may keep its removal alone, and it says which there were. It stays,
-/// without records, where other sources lost ranges: theirs are to be told that when they come. What
-/// a torn one may have said goes, or each file of the name would be told of losses from then on.
+/// are gone for certain: a crash may keep its removal alone, and it says which there were. Where
+/// other sources lost ranges, it stays without records: theirs are to be told that when they come.
+/// What a torn one may have said goes, or each file of the name would be told of losses for good.
 ///
 /// # Errors
 /// If the directory cannot be synced: then the register stays.

@@ -157,6 +157,55 @@ struct Node {
 }
 
 impl World {
+    fn new(seed: u64, faults: Faults, nodes: usize) -> Self {
+        Self {
+            chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            faults,
+            step: 0,
+            boot: 1,
+            running: 0,
+            alive: vec![true; nodes],
+            names: Names::default(),
+            synced_names: Names::default(),
+            unsynced: Vec::new(),
+            inodes: BTreeMap::new(),
+            next: 0,
+            locks: Vec::new(),
+            source: 0,
+            remaking: None,
+            removed_at: None,
+            is_meddled: faults.swaps + faults.removals > 0,
+            may_be_torn: faults.cut_at.or(faults.cut_behind_removal).is_some(),
+            settled: BTreeSet::new(),
+            told: [BTreeSet::new(), BTreeSet::new()],
+            journals: BTreeMap::new(),
+            renames: 0,
+        }
+    }
+
+    /// Checks what is there when the plan of the source has come to its end.
+    fn check_end(&self, source: usize, when: &str) {
+        self.check_name("at the end");
+        let mut left: Vec<&Entry> = self.names.0.keys().collect();
+        if self.faults.are_two_files {
+            assert_eq!(self.named_time(), Some(self.time_of(source)), "{when}");
+        } else {
+            assert_eq!(self.told[source].len(), CUTS[source], "{when}");
+        }
+        let register = self.names.0.get(&Entry::Register).filter(|_| self.is_meddled);
+        if let Some(inode) = register {
+            let register = Register::decode(&self.inodes[inode].bytes).unwrap();
+            if register.header.whole.mtime_s != self.time_of(source) {
+                // Ranges of the other file stay for those who go on with them.
+                return;
+            }
+            // It speaks of ranges of another source that were thrown away, and of nothing else.
+            assert!(register.is_bare() && register.lost() != 0, "{when}");
+            left.retain(|entry| **entry != Entry::Register);
+        }
+        assert_eq!(left, [&Entry::Name], "{when}");
+    }
+
     fn choose(&mut self) {
         let alive: Vec<usize> = (0..self.alive.len()).filter(|node| self.alive[*node]).collect();
         if !alive.is_empty() {
@@ -582,30 +631,7 @@ impl Site for Node {
 /// Runs all sessions to their end, and gives the number of steps.
 fn run(seed: u64, faults: Faults) -> u64 {
     let nodes = if faults.swaps > 0 { CUTS.iter().sum() } else { RANGES };
-    let world = World {
-        chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
-        faults,
-        step: 0,
-        boot: 1,
-        running: 0,
-        alive: vec![true; nodes],
-        names: Names::default(),
-        synced_names: Names::default(),
-        unsynced: Vec::new(),
-        inodes: BTreeMap::new(),
-        next: 0,
-        locks: Vec::new(),
-        source: 0,
-        remaking: None,
-        removed_at: None,
-        is_meddled: faults.swaps + faults.removals > 0,
-        may_be_torn: faults.cut_at.or(faults.cut_behind_removal).is_some(),
-        settled: BTreeSet::new(),
-        told: [BTreeSet::new(), BTreeSet::new()],
-        journals: BTreeMap::new(),
-        renames: 0,
-    };
-    let world = Arc::new((Mutex::new(world), Condvar::new()));
+    let world = Arc::new((Mutex::new(World::new(seed, faults, nodes)), Condvar::new()));
     let node = |number: usize| {
         let runs = Cell::new((seed as u32 + number as u32) % 3);
         let (world, boot, failures) = (world.clone(), Cell::new(1), Cell::new(0));
@@ -639,24 +665,7 @@ fn run(seed: u64, faults: Faults) -> u64 {
         node.run();
     }
     let world = world.0.lock().unwrap();
-    world.check_name("at the end");
-    let mut left: Vec<&Entry> = world.names.0.keys().collect();
-    if faults.are_two_files {
-        assert_eq!(world.named_time(), Some(world.time_of(source)), "seed {seed}, {faults:?}");
-    } else {
-        assert_eq!(world.told[source].len(), cuts, "seed {seed}, {faults:?}");
-    }
-    let register = world.names.0.get(&Entry::Register).filter(|_| faults.swaps > 0);
-    if let Some(register) = register.map(|it| Register::decode(&world.inodes[it].bytes).unwrap()) {
-        if register.header.whole.mtime_s != world.time_of(source) {
-            // Ranges of the other file stay for those who go on with them.
-            return world.step;
-        }
-        // It speaks of ranges of another source that were thrown away, and of nothing else.
-        assert!(register.is_bare() && register.lost() != 0, "seed {seed}, {faults:?}");
-        left.retain(|entry| **entry != Entry::Register);
-    }
-    assert_eq!(left, [&Entry::Name], "seed {seed}, {faults:?}");
+    world.check_end(source, &format!("seed {seed}, {faults:?}"));
     if !faults.are_two_files && faults.cut_at.or(faults.cut_behind_removal).is_none() {
         assert_eq!(world.renames, 1, "seed {seed}, {faults:?}");
     }
