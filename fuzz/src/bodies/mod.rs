@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub mod numbers;
 pub mod receiver_machine;
 pub mod sender_machine;
+pub mod transcript;
 
 /// The most operations of one run: what goes wrong goes wrong early.
 const OPERATIONS_MAX: usize = 256;

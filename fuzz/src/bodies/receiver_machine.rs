@@ -1,6 +1,9 @@
 //! Run of the receiver against a sender that says anything, with a model of what may be written.
 
-use super::numbers;
+use super::{
+    numbers,
+    transcript::{Transcript, receiver_event, receiver_state},
+};
 use arbitrary::Arbitrary;
 use haul_protocol::{
     FileId, Message, ProtocolError, Receiver, ReceiverEvent, SpanGrid, SpanIndex, StreamId,
@@ -97,20 +100,32 @@ struct Model {
     waiting: BTreeSet<FileId>,
     confirmed: BTreeSet<FileId>,
     offers_ended: bool,
+    transcript: Transcript,
 }
 
 /// Runs the operations until the machine calls the sender a liar.
 pub fn run(operations: &[ReceiverOperation]) {
+    drop(play(operations, Transcript::default()));
+}
+
+/// Runs the operations, and returns what the machine said.
+pub fn transcript(operations: &[ReceiverOperation]) -> String {
+    play(operations, Transcript::kept()).into_text()
+}
+
+fn play(operations: &[ReceiverOperation], transcript: Transcript) -> Transcript {
     let mut receiver = Receiver::new(OFFERS_MAX, limits::OFFER_BYTES_MAX);
-    let mut model = Model::default();
+    let mut model = Model { transcript, ..Model::default() };
     for operation in operations {
         super::count_step();
-        let ended = apply(&mut receiver, &mut model, operation).is_err();
+        let result = apply(&mut receiver, &mut model, operation);
+        model.transcript.result("does", &result);
         model.look_at_output(&mut receiver);
-        if ended {
-            return;
+        if result.is_err() {
+            break;
         }
     }
+    model.transcript
 }
 
 fn apply(
@@ -129,10 +144,13 @@ fn apply(
                 3 => Answer::Plan(message::Plan::default()),
                 _ => Answer::Skip,
             };
-            drop(receiver.answer(numbers::file(*file), answer));
+            let result = receiver.answer(numbers::file(*file), answer);
+            model.transcript.result("answers", &result);
         }
         Op::AnswerFault(file) => {
-            drop(receiver.answer(numbers::file(*file), Answer::Fault(numbers::fault(1))));
+            let answer = Answer::Fault(numbers::fault(1));
+            let result = receiver.answer(numbers::file(*file), answer);
+            model.transcript.result("answers", &result);
         }
         Op::OpenStream(stream) => model.open(receiver, numbers::stream(*stream)),
         Op::Header { stream, named, file, span, len, skew } => {
@@ -239,6 +257,7 @@ impl Model {
         let stored_as = Vec::new();
         let answer = Answer::Need { span_bytes, durable: durable.clone(), stored_as, earlier };
         let result = receiver.answer(file, answer);
+        self.transcript.result("answers", &result);
         if !self.is_open(file) {
             return;
         }
@@ -278,6 +297,7 @@ impl Model {
 
     fn open(&mut self, receiver: &mut Receiver, stream: StreamId) {
         let result = receiver.stream_opened(stream);
+        self.transcript.result("opens", &result);
         assert_eq!(result.is_ok(), self.streams_ever.insert(stream), "numbers are used once");
         if result.is_ok() {
             self.streams.insert(stream, 0);
@@ -337,6 +357,10 @@ impl Model {
     ) -> Option<Permit> {
         let expected = self.streams.get(&stream).copied();
         let result = receiver.span_starts(stream, header);
+        self.transcript.result("starts", &result);
+        if let Ok(permit) = &result {
+            self.transcript.permit(permit);
+        }
         let in_order = expected == Some(header.sequence) && header.stream == stream;
         let length_is_wrong = header.len_bytes == 0 || header.len_bytes > limits::SPAN_BYTES_MAX;
         assert!(result.is_err() || (in_order && !length_is_wrong), "believed: {header:?}");
@@ -443,6 +467,7 @@ impl Model {
         let mut count = 0;
         while let Some(message) = receiver.poll_message() {
             count += 1;
+            self.transcript.message(&message);
             match message {
                 Message::SpansVerified(verified) => {
                     for span in numbers::spans_of(&verified.spans) {
@@ -463,6 +488,7 @@ impl Model {
         }
         while let Some(event) = receiver.poll_event() {
             count += 1;
+            self.transcript.note(|| receiver_event(&event));
             if let ReceiverEvent::Commit(file) = event {
                 assert!(self.is_told_whole(file), "committed with spans missing");
                 assert!(!self.read_back.contains(&file), "committed before it was read back");
@@ -470,6 +496,7 @@ impl Model {
                 assert!(self.confirmed.insert(file), "committed twice");
             }
         }
+        self.transcript.note(|| receiver_state(receiver));
         assert!(count <= 4 + OFFERS_MAX, "{count} messages and events of one operation");
         let open = self.sizes.len() - self.settled.len();
         assert!(open <= OFFERS_MAX as usize, "{open} files are open");

@@ -1,6 +1,9 @@
 //! Run of the sender against a receiver that says anything, with a model of what may follow.
 
-use super::numbers;
+use super::{
+    numbers,
+    transcript::{Transcript, sender_event, sender_state},
+};
 use arbitrary::Arbitrary;
 use haul_protocol::{
     FileId, Message, ProtocolError, Sender, SenderEvent, SpanIndex, StreamId, decode_message,
@@ -97,20 +100,32 @@ struct Model {
     finishes: u32,
     unanswered: BTreeMap<FileId, u64>,
     streams: BTreeSet<StreamId>,
+    transcript: Transcript,
 }
 
 /// Runs the operations until the machine calls the receiver a liar.
 pub fn run(operations: &[SenderOperation]) {
+    drop(play(operations, Transcript::default()));
+}
+
+/// Runs the operations, and returns what the machine said.
+pub fn transcript(operations: &[SenderOperation]) -> String {
+    play(operations, Transcript::kept()).into_text()
+}
+
+fn play(operations: &[SenderOperation], transcript: Transcript) -> Transcript {
     let mut sender = Sender::new(OFFERS_MAX, limits::OFFER_BYTES_MAX);
-    let mut model = Model::default();
+    let mut model = Model { transcript, ..Model::default() };
     for operation in operations {
         super::count_step();
-        let ended = apply(&mut sender, &mut model, operation).is_err();
+        let result = apply(&mut sender, &mut model, operation);
+        model.transcript.result("does", &result);
         model.look_at_output(&mut sender);
-        if ended {
-            return;
+        if result.is_err() {
+            break;
         }
     }
+    model.transcript
 }
 
 fn apply(
@@ -133,7 +148,9 @@ fn apply(
         Op::OpenStream(stream) => {
             let stream = numbers::stream(*stream);
             // A refused connection does not end the session.
-            if sender.stream_opened(stream).is_ok() {
+            let result = sender.stream_opened(stream);
+            model.transcript.result("opens", &result);
+            if result.is_ok() {
                 model.streams.insert(stream);
             }
         }
@@ -333,6 +350,7 @@ impl Model {
 
     fn take_span(&mut self, sender: &mut Sender, stream: StreamId) {
         let Some(next) = sender.next_span(stream) else { return };
+        self.transcript.assignment(&next);
         let (file, span) = (next.file, next.span);
         assert!(next.len_bytes > 0, "no span is empty");
         assert!(!self.verified.contains(&(file, span)), "a verified span goes out again");
@@ -345,7 +363,9 @@ impl Model {
 
     fn confirm_with_span(&mut self, sender: &mut Sender, nth: u8) {
         let Some(&(_, file, _)) = nth_of(self.outstanding.iter(), nth) else { return };
-        if sender.confirm_with_span(file) {
+        let confirms = sender.confirm_with_span(file);
+        self.transcript.note(|| format!("confirms {} {confirms}", file.0));
+        if confirms {
             let is_over = self.settled.contains(&file) || self.given_up.contains(&file);
             assert!(!is_over, "a file is confirmed that is settled or given up");
             self.confirmed_with_span.insert(file);
@@ -454,6 +474,7 @@ impl Model {
         let mut count = 0;
         while let Some(message) = sender.poll_message() {
             count += 1;
+            self.transcript.message(&message);
             if let Message::FileConfirm(confirm) = message {
                 let is_whole = confirm.fault.is_none();
                 let files = if is_whole { &mut self.confirmed } else { &mut self.given_up };
@@ -462,6 +483,7 @@ impl Model {
         }
         while let Some(event) = sender.poll_event() {
             count += 1;
+            self.transcript.note(|| sender_event(&event));
             if let SenderEvent::Settled { file, outcome, source_failed } = event {
                 assert!(self.settled.insert(file), "a file is settled once");
                 let may_be_done = self.is_confirmed(file);
@@ -471,6 +493,7 @@ impl Model {
                 self.unanswered.remove(&file);
             }
         }
+        self.transcript.note(|| sender_state(sender));
         assert!(count <= 4 + OFFERS_MAX, "{count} messages and events of one operation");
         let open = self.offered as usize - self.settled.len();
         assert!(open <= OFFERS_MAX as usize, "{open} files are open");

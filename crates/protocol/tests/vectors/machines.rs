@@ -9,7 +9,7 @@ mod packs;
 mod receiver_sessions;
 mod receiving;
 mod recorder;
-mod seeded;
+pub mod seeded;
 mod sender_sessions;
 mod sending;
 

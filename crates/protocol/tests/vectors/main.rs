@@ -5,6 +5,11 @@
 //! `HAUL_WRITE_VECTORS=1 cargo test -p haul-protocol --test vectors` writes the files anew. The
 //! messages are encoded twice: by the generated code, and from `proto/haul.proto` by `schema.rs`.
 
+#[allow(dead_code)]
+#[path = "../../../../fuzz/src/bodies/mod.rs"]
+mod bodies;
+
+mod bad_peers;
 mod bounds;
 mod examples;
 mod frames;
