@@ -41,9 +41,13 @@ final class LiesTold {
 
     /** Options of a client that does not wait long. */
     static TransferOptions with(TransferOptions.Protection protection) {
+        return with(protection, 2);
+    }
+
+    static TransferOptions with(TransferOptions.Protection protection, int streams) {
         return TransferOptions.builder()
                 .protection(protection)
-                .streams(2)
+                .streams(streams)
                 .spanBytes(SPAN_BYTES)
                 .retryFor(Duration.ofMillis(300))
                 .stallAfter(Duration.ofMillis(200))

@@ -24,6 +24,8 @@ import io.github.haul.client.internal.proto.Opened;
 import io.github.haul.client.internal.proto.Ping;
 import io.github.haul.client.internal.proto.Progress;
 import io.github.haul.client.internal.proto.Skip;
+import io.github.haul.client.internal.proto.SpanRange;
+import io.github.haul.client.internal.proto.SpansLost;
 import io.github.haul.client.internal.proto.StreamDrop;
 import io.github.haul.client.internal.wire.Frames;
 import java.io.IOException;
@@ -89,6 +91,13 @@ final class LyingReceiverTest {
                 List.of(verified(9, 0, 1)),
                 List.of(good, verified(0, 4, 1)),
                 List.of(good, verified(0, 0, most)),
+                List.of(good, verified(0, most, most)),
+                List.of(verified(most, 0, 1)),
+                List.of(good, bad(0, most, 0)),
+                List.of(good, bad(0, 0, most)),
+                List.of(settled(most)),
+                List.of(good, Control.newBuilder().setSpansLost(lost(0, most, most)).build()),
+                List.of(good, Control.newBuilder().setSpansLost(lost(most, 0, 1)).build()),
                 List.of(bad(0, 0, 0)),
                 List.of(good, bad(0, 0, 9)),
                 List.of(closed(9), closed(9)),
@@ -105,6 +114,37 @@ final class LyingReceiverTest {
                                 .build()),
                 List.of(hello()),
                 List.of(Control.newBuilder().setOpened(Opened.getDefaultInstance()).build()));
+    }
+
+    private static SpansLost.Builder lost(int file, int first, int count) {
+        SpanRange.Builder spans = SpanRange.newBuilder().setFirst(first).setCount(count);
+        return SpansLost.newBuilder().setFile(file).addSpans(spans);
+    }
+
+    /** The largest numbers that a message can hold are no more than words. */
+    @Test
+    void progressBeyondAllBytesHarmsNoPush() throws Exception {
+        Control progress =
+                Control.newBuilder()
+                        .setProgress(Progress.newBuilder().setDurableBytes(-1).setReceivedBytes(-1))
+                        .build();
+        Lie boasts =
+                new Lie() {
+                    @Override
+                    public void control(Control said, LyingServer.Words client) throws Exception {
+                        client.say(said);
+                        if (said.hasFileAnswer()) {
+                            client.say(progress);
+                        }
+                    }
+                };
+        try (HaulServer server = HaulServer.start(folder, root);
+                LyingServer lying = new LyingServer(folder, server, boasts);
+                HaulClient client = HaulClient.connect(lying.url(""))) {
+            TransferResult result = client.push(List.of(file), LiesTold.SAFE);
+            assertEquals(200_000, result.bytes());
+        }
+        assertEquals(Trees.hash(file), Trees.hash(root.resolve("data")));
     }
 
     @Test

@@ -19,6 +19,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Digest;
+import io.github.haul.client.internal.proto.Extent;
 import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.Growth;
 import io.github.haul.client.internal.proto.HelloReply;
@@ -32,6 +33,8 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
@@ -98,6 +101,10 @@ final class LyingSenderTest {
         return List.of(offer(change.apply(file(0, "data"))));
     }
 
+    private static Extent.Builder extent(long offsetBytes, long lenBytes) {
+        return Extent.newBuilder().setOffsetBytes(offsetBytes).setLenBytes(lenBytes);
+    }
+
     /** What a sender may not say; crates/cli/tests/suite/hostile_lies.rs has the same list. */
     private static List<List<Control>> lies() {
         Control good = offer(file(0, "data"));
@@ -106,6 +113,12 @@ final class LyingSenderTest {
                 List.of(good, good),
                 offers(one -> one.setSizeBytes(-1)),
                 offers(one -> one.setSizeBytes((1L << 62) + 1)),
+                offers(one -> one.setSizeBytes(Long.MAX_VALUE)),
+                offers(one -> one.setFile(-1)),
+                offers(one -> one.addHoles(extent(-1, -1))),
+                offers(one -> one.addHoles(extent(0, -1))),
+                offers(one -> one.addHoles(extent(Long.MAX_VALUE, Long.MAX_VALUE))),
+                offers(one -> one.addHoles(extent(-1, 1))),
                 offers(one -> one.setSizeBytes(1).setKind(FileKind.DIRECTORY)),
                 offers(one -> one.setLinkTarget(ByteString.copyFromUtf8("/etc"))),
                 offers(one -> one.setMode(0100644)),
@@ -191,6 +204,9 @@ final class LyingSenderTest {
                         one -> one.setDigest(Digest.NONE),
                         one -> one.setDigest(Digest.CRC32C),
                         one -> one.setStreams(3),
+                        one -> one.setStreams(-1),
+                        one -> one.setOffersMax(-1),
+                        one -> one.setOfferBytesMax(-1),
                         one -> one.setVerifyTarget(true),
                         one -> one.setSession(ByteString.EMPTY),
                         one -> one.setDataKeys(ByteString.copyFrom(new byte[95])));
@@ -241,7 +257,14 @@ final class LyingSenderTest {
         CUT_SHORT,
         SILENT,
         ENDLESS_PACK,
-        PACK_OF_NOTHING;
+        PACK_OF_NOTHING,
+        LARGEST_FILE,
+        LARGEST_OFFSET,
+        LARGEST_LENGTH,
+        LARGEST_SEQUENCE,
+        LARGEST_STREAM,
+        LARGEST_PACK,
+        PACK_OF_MOST_SPANS;
 
         void send(LyingServer.Frame frame, LyingServer.Data client) throws Exception {
             if (!(frame.header() instanceof Frames.Span span)) {
@@ -296,6 +319,31 @@ final class LyingSenderTest {
                 case ENDLESS_PACK ->
                         client.bytes(new Frames.Pack(3, 1L << 40, next, stream).encode());
                 case PACK_OF_NOTHING -> client.bytes(new Frames.Pack(0, 0, next, stream).encode());
+                default -> sendLargest(span, bytes, client);
+            }
+        }
+
+        /** Says the largest number that one of a header's fields holds, signed where it can be. */
+        private void sendLargest(Frames.Span span, byte[] bytes, LyingServer.Data client)
+                throws Exception {
+            int file = span.file();
+            long at = span.offsetBytes();
+            long next = span.sequence();
+            int stream = span.stream();
+            switch (this) {
+                case LARGEST_FILE -> sign(client, -1, at, bytes, next, stream);
+                case LARGEST_OFFSET -> sign(client, file, -1, bytes, next, stream);
+                case LARGEST_LENGTH -> {
+                    client.bytes(new Frames.Span(file, at, -1, next, stream).encode());
+                    client.bytes(bytes);
+                }
+                case LARGEST_SEQUENCE -> sign(client, file, at, bytes, -1, stream);
+                case LARGEST_STREAM -> sign(client, file, at, bytes, next, -1);
+                case LARGEST_PACK -> client.bytes(new Frames.Pack(1, -1, next, stream).encode());
+                default -> {
+                    client.bytes(new Frames.Pack(-1, bytes.length, next, stream).encode());
+                    client.bytes(bytes);
+                }
             }
         }
 
@@ -333,6 +381,91 @@ final class LyingSenderTest {
         try (HaulServer server = HaulServer.start(folder, root)) {
             pull(server, lie, HaulException.class, "", LiesTold.with(protection));
             assertTrue(sent.get() > 0);
+        }
+    }
+
+    /** Ways to send a frame of this session once more, or what proves another one. */
+    enum Replay {
+        SWAPPED_PROOFS,
+        SAME_FRAME,
+        OTHER_PLACE;
+
+        /** Sends two frames of one stream in a row, the second of which proves nothing. */
+        void send(LyingServer.Frame first, LyingServer.Frame second, LyingServer.Data client)
+                throws Exception {
+            Frames.Span span = (Frames.Span) first.header();
+            Frames.Span next = (Frames.Span) second.header();
+            byte[] proof = proof(first);
+            switch (this) {
+                case SWAPPED_PROOFS -> {
+                    send(span, first.payload(), proof(second), client);
+                    send(next, second.payload(), proof, client);
+                }
+                case SAME_FRAME -> {
+                    client.send(first);
+                    client.send(first);
+                    client.send(second);
+                }
+                case OTHER_PLACE -> {
+                    client.send(first);
+                    send(next, first.payload(), proof, client);
+                }
+            }
+        }
+
+        private static byte[] proof(LyingServer.Frame frame) {
+            byte[] body = frame.body();
+            return java.util.Arrays.copyOfRange(
+                    body, body.length - Frames.TRAILER_BYTES, body.length);
+        }
+
+        private static void send(
+                Frames.Span header, byte[] payload, byte[] proof, LyingServer.Data client)
+                throws Exception {
+            client.bytes(header.encode());
+            client.bytes(payload);
+            client.bytes(proof);
+        }
+    }
+
+    private static Stream<Arguments> replays() {
+        return Stream.of(TransferOptions.Protection.values())
+                .flatMap(
+                        protection ->
+                                Stream.of(Replay.values())
+                                        .map(replay -> Arguments.of(replay, protection)));
+    }
+
+    @ParameterizedTest
+    @MethodSource("replays")
+    void framesThatAreReplayedAndProofsOfOthersAreWorthNothing(
+            Replay replay, TransferOptions.Protection protection) throws Exception {
+        AtomicInteger lies = new AtomicInteger();
+        Lie lie =
+                new Lie() {
+                    private final Map<LyingServer.Data, LyingServer.Frame> held =
+                            new ConcurrentHashMap<>();
+
+                    @Override
+                    public void frame(LyingServer.Frame frame, LyingServer.Data client)
+                            throws Exception {
+                        // The first two of each stream: none is held back in vain.
+                        LyingServer.Frame first = held.remove(client);
+                        if (first != null) {
+                            lies.incrementAndGet();
+                            replay.send(first, frame, client);
+                        } else if (frame.header() instanceof Frames.Span span
+                                && span.sequence() == 0) {
+                            held.put(client, frame);
+                        } else {
+                            client.send(frame);
+                        }
+                    }
+                };
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            TransferOptions one = LiesTold.with(protection, 1);
+            HaulException failed = pull(server, lie, HaulException.class, "", one);
+            assertTrue(lies.get() > 0, "no lie was told: " + failed);
         }
     }
 

@@ -218,8 +218,9 @@ final class LyingServer implements AutoCloseable {
         }
     }
 
-    /** Passes on what the client says, word for word. */
+    /** Passes on what the client says, word for word, for as long as the real server hears it. */
     private void passOn(SSLSocket near, ControlConnection far) {
+        boolean isHeard = true;
         try (near) {
             DataInputStream input = new DataInputStream(near.getInputStream());
             while (true) {
@@ -230,10 +231,20 @@ final class LyingServer implements AutoCloseable {
                         input.readNBytes(Integer.reverseBytes(ByteBuffer.wrap(length).getInt())));
                 ByteBuffer bytes = ByteBuffer.wrap(message.toByteArray());
                 Control said = ControlMessages.decode(bytes, Limits.MESSAGE_BYTES_MAX);
-                far.send(Objects.requireNonNull(said));
+                isHeard = isHeard && send(far, Objects.requireNonNull(said));
             }
         } catch (Exception gone) {
             far.abort();
+        }
+    }
+
+    /** Says something to the real server; false where it has left, which may be for a lie. */
+    private static boolean send(ControlConnection far, Control message) {
+        try {
+            far.send(message);
+            return true;
+        } catch (IOException gone) {
+            return false;
         }
     }
 

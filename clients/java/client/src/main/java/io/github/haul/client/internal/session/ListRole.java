@@ -1,5 +1,6 @@
 package io.github.haul.client.internal.session;
 
+import com.google.protobuf.MessageLite;
 import io.github.haul.client.internal.machine.OfferAnswer;
 import io.github.haul.client.internal.machine.Receiver;
 import io.github.haul.client.internal.machine.ReceiverEvent;
@@ -19,6 +20,17 @@ import org.jspecify.annotations.Nullable;
 final class ListRole implements Role {
     /** Silence after which a server is left: a disk may take long for a large directory. */
     private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(120);
+
+    /** The share of the heap that a listing may take: its program has other things to keep. */
+    private static final int HEAP_SHARES = 4;
+
+    /** Memory of an entry, or of a failure, beside its words. */
+    private static final int ENTRY_BYTES = 512;
+
+    private static final int MIB = 1 << 20;
+
+    private final long heldBytesMax = Runtime.getRuntime().maxMemory() / HEAP_SHARES;
+    private long heldBytes;
 
     private final Receiver machine;
     private final List<FileOffer> offers = new ArrayList<>();
@@ -54,7 +66,7 @@ final class ListRole implements Role {
                 event != null;
                 event = machine.pollEvent()) {
             if (event instanceof ReceiverEvent.Offered offered) {
-                offers.add(offered.offer());
+                hold(offers, offered.offer());
                 machine.answer(
                         offered.offer().getFile(),
                         new OfferAnswer.Planned(Plan.getDefaultInstance()));
@@ -62,7 +74,7 @@ final class ListRole implements Role {
                 areOffersOver = true;
             } else if (event instanceof ReceiverEvent.Noticed noticed
                     && noticed.notice().hasFault()) {
-                failures.add(noticed.notice().getFault());
+                hold(failures, noticed.notice().getFault());
             } else if (event instanceof ReceiverEvent.Finished) {
                 end = new SessionEnd.Finished();
             } else if (event instanceof ReceiverEvent.Refused refused) {
@@ -71,6 +83,25 @@ final class ListRole implements Role {
         }
         if (areOffersOver) {
             machine.finish(SideReport.getDefaultInstance());
+        }
+    }
+
+    /** Keeps an entry or a failure; where they are too many for the JVM the listing ends. */
+    private <T extends MessageLite> void hold(List<T> held, T one) {
+        heldBytes += ENTRY_BYTES + one.getSerializedSize();
+        if (heldBytes <= heldBytesMax) {
+            held.add(one);
+        } else if (end == null) {
+            Fault.Builder tooLong =
+                    Fault.newBuilder()
+                            .setCode(FaultCode.IO_FAILED)
+                            .setWhat("the listing is too long for the memory of this JVM")
+                            .setFound(
+                                    "entries of more than "
+                                            + heldBytesMax / MIB
+                                            + " MiB, a quarter of the heap")
+                            .setHint("give the JVM more (-Xmx), or list by haul ls");
+            end = new SessionEnd.Refused(tooLong.build(), true);
         }
     }
 
