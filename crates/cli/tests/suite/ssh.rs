@@ -3,8 +3,12 @@
 use crate::harness::{
     Place, assert_same_files, assert_same_trees,
     process::{Haul, Ran},
-    sshd::{HOST, Sshd, SshdSetup, there},
+    sshd::{HOST, Network, Sshd, SshdSetup, there},
     wait_until,
+};
+use crate::{
+    in_each_network,
+    ssh_ways::{way, ways},
 };
 use haul_testkit::skip::skip;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -19,6 +23,24 @@ use std::{
     time::Duration,
 };
 
+in_each_network!(
+    data_goes_to_the_address_that_ssh_came_to,
+    files_and_trees_go_there_and_back_and_are_listed,
+    what_a_login_script_prints_is_skipped,
+    a_machine_without_haul_is_told_with_what_to_do,
+    a_key_that_is_refused_and_a_host_that_is_unknown_are_told,
+    what_ssh_asks_is_asked_at_the_terminal,
+    a_key_may_be_for_one_directory_and_for_reading_alone,
+    a_subsystem_of_sshd_needs_no_path_to_haul,
+    copies_share_a_connection_of_ssh_that_stands,
+    a_copy_goes_on_when_ssh_is_gone_and_its_server_ends_with_it,
+    an_answer_that_cannot_be_used_is_told,
+);
+
+fn sshd_on(network: Network, place: &Place) -> Option<Sshd> {
+    SshdSetup::on(network)?.start(place)
+}
+
 fn names(ran: &Ran) -> Vec<&str> {
     assert_eq!(ran.status, 0, "{ran:?}");
     let entries = ran.named("entry").into_iter();
@@ -27,10 +49,9 @@ fn names(ran: &Ran) -> Vec<&str> {
     names
 }
 
-#[test]
-fn files_and_trees_go_there_and_back_and_are_listed() {
+fn files_and_trees_go_there_and_back_and_are_listed(network: Network) {
     let place = Place::new();
-    let Some(sshd) = Sshd::start(&place) else { return };
+    let Some(sshd) = sshd_on(network, &place) else { return };
     place.tree(&place.source("run7"), 2, 6);
     let odd = OsString::from_vec(b"a b%20\xff*".to_vec());
     place.file(&place.source(&odd), 300_000);
@@ -64,6 +85,24 @@ fn files_and_trees_go_there_and_back_and_are_listed() {
     run(&words!["push", "zero:4M", there("null:")]).ok();
     assert!(!sshd.home("null:").exists());
     wait_until("over there", || sshd.far_ends().is_empty());
+}
+
+/// The name that ssh uses leads to that address as well, so nothing else is tried.
+fn data_goes_to_the_address_that_ssh_came_to(network: Network) {
+    let place = Place::new();
+    let Some(sshd) = sshd_on(network, &place) else { return };
+    place.file(&place.source("a"), 3 << 20);
+    for (words, option) in [
+        (words!["push", place.source("a"), there("a")], "--protection=safe"),
+        (words!["pull", there("a"), place.target("")], "--protection=private"),
+    ] {
+        let ran = sshd.run(&place, &[words, words![option]].concat());
+        assert_eq!((way(&ran), ways(&ran)), (String::new(), vec![]), "{ran:?}");
+        let server = ran.named("session")[0]["server"].as_str().unwrap().to_owned();
+        assert_eq!(server.rsplit_once(':').unwrap().0, sshd.address(), "{ran:?}");
+    }
+    assert_same_files(&place.source("a"), &sshd.home("a"));
+    assert_same_files(&place.source("a"), &place.target("a"));
 }
 
 /// A push with `--delete`, and a pull with `--move`, whose tokens may remove; no other may.
@@ -115,10 +154,9 @@ fn ssh_is_run_once_and_is_told_the_host_and_nothing_else() {
     assert!(longest < Some(53), "{log}");
 }
 
-#[test]
-fn what_a_login_script_prints_is_skipped() {
+fn what_a_login_script_prints_is_skipped(network: Network) {
     let place = Place::new();
-    let Some(sshd) = Sshd::start(&place) else { return };
+    let Some(sshd) = sshd_on(network, &place) else { return };
     let noise = "echo Welcome to far; head -c 60000 /dev/zero; echo to-stderr >&2\n";
     fs::write(sshd.home(".bashrc"), noise).unwrap();
     let printed = sshd.ssh(&["true"]).stdout.len();
@@ -135,10 +173,10 @@ fn what_a_login_script_prints_is_skipped() {
     sshd.run(&place, &words!["ls", there("a")]).refused(&["64 KiB", "printed"]);
 }
 
-#[test]
-fn a_machine_without_haul_is_told_with_what_to_do() {
+fn a_machine_without_haul_is_told_with_what_to_do(network: Network) {
     let place = Place::new();
-    let Some(sshd) = SshdSetup::new().without_haul().start(&place) else { return };
+    let Some(setup) = SshdSetup::on(network) else { return };
+    let Some(sshd) = setup.without_haul().start(&place) else { return };
     fs::write(sshd.home("a"), b"a").unwrap();
     let pull = words!["pull", there("a"), place.target("")];
     let ran = sshd.run(&place, &pull);
@@ -152,10 +190,9 @@ fn a_machine_without_haul_is_told_with_what_to_do() {
     ran.refused(&["cannot run no-such-ssh", "openssh-client"]);
 }
 
-#[test]
-fn a_key_that_is_refused_and_a_host_that_is_unknown_are_told() {
+fn a_key_that_is_refused_and_a_host_that_is_unknown_are_told(network: Network) {
     let place = Place::new();
-    let Some(sshd) = Sshd::start(&place) else { return };
+    let Some(sshd) = sshd_on(network, &place) else { return };
     let ls = words!["ls", there("")];
     fs::write(place.path("authorized_keys"), "").unwrap();
     sshd.run(&place, &ls).refused(&["ssh to far failed", "permission denied", "ssh -v far"]);
@@ -182,7 +219,7 @@ struct Terminal {
 
 impl Terminal {
     /// Runs haul's words; `None` and a skipped test where there is no script(1).
-    fn start(place: &Place, words: &[OsString]) -> Option<Self> {
+    fn start(place: &Place, sshd: &Sshd, words: &[OsString]) -> Option<Self> {
         let quoted = |word: &OsString| format!("'{}'", word.to_str().unwrap());
         let words: Vec<_> = words.iter().map(quoted).collect();
         let line = format!("{} {}", env!("CARGO_BIN_EXE_haul"), words.join(" "));
@@ -192,6 +229,7 @@ impl Terminal {
         command = Command::new("/usr/bin/script");
         command.args(["-qefc", &line, "/dev/null"]).env_clear().current_dir(place.path(""));
         command.envs(environment.into_iter().filter_map(|(key, value)| Some((key, value?))));
+        let mut command = sshd.near(command);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         match command.spawn() {
             Ok(script) => Some(Self { script, said: Vec::new() }),
@@ -223,10 +261,9 @@ impl Terminal {
     }
 }
 
-#[test]
-fn what_ssh_asks_is_asked_at_the_terminal() {
+fn what_ssh_asks_is_asked_at_the_terminal(network: Network) {
     let place = Place::new();
-    let Some(sshd) = Sshd::start(&place) else { return };
+    let Some(sshd) = sshd_on(network, &place) else { return };
     place.file(&place.source("a"), 100_000);
     let config = place.path("ssh_config");
     let text = fs::read_to_string(&config).unwrap();
@@ -237,7 +274,7 @@ fn what_ssh_asks_is_asked_at_the_terminal() {
     lock.args(["-q", "-p", "-P", "", "-N", "open sesame", "-f"]).arg(place.path("user_key"));
     assert!(lock.stdin(Stdio::null()).output().unwrap().status.success());
     let words = sshd.words(&words!["push", place.source("a"), there("a")]);
-    let Some(mut terminal) = Terminal::start(&place, &words) else { return };
+    let Some(mut terminal) = Terminal::start(&place, &sshd, &words) else { return };
     terminal.answer("continue connecting", "yes\n");
     terminal.answer("passphrase", "open sesame\n");
     let (status, said) = terminal.finish();
@@ -249,20 +286,20 @@ fn what_ssh_asks_is_asked_at_the_terminal() {
     let other = place.path("user_key.pub");
     fs::write(place.path("known_hosts"), format!("{HOST} {}", fs::read_to_string(other).unwrap()))
         .unwrap();
-    let Some(terminal) = Terminal::start(&place, &words) else { return };
+    let Some(terminal) = Terminal::start(&place, &sshd, &words) else { return };
     let (status, said) = terminal.finish();
     assert_eq!(status.code(), Some(2), "{said}");
     assert!(said.to_lowercase().contains("host key verification failed"), "{said}");
 }
 
 /// `command="haul serve --over-ssh DIR"` of authorized_keys(5): a key for one directory.
-#[test]
-fn a_key_may_be_for_one_directory_and_for_reading_alone() {
+fn a_key_may_be_for_one_directory_and_for_reading_alone(network: Network) {
     let place = Place::new();
     let haul = env!("CARGO_BIN_EXE_haul");
     let root = place.path("root").display().to_string();
     let forced = format!("command=\"{haul} serve --over-ssh {root} --read-only\",restrict");
-    let Some(sshd) = SshdSetup::new().key_options(&forced).start(&place) else { return };
+    let Some(setup) = SshdSetup::on(network) else { return };
+    let Some(sshd) = setup.key_options(&forced).start(&place) else { return };
     place.file(&place.root("run7/a"), 1000);
     fs::write(sshd.home("b"), b"b").unwrap();
     let run = |words: &[OsString]| sshd.run(&place, words);
@@ -279,10 +316,10 @@ fn a_key_may_be_for_one_directory_and_for_reading_alone() {
     assert!(!place.root("new").exists() && !place.target("b").exists());
 }
 
-#[test]
-fn a_subsystem_of_sshd_needs_no_path_to_haul() {
+fn a_subsystem_of_sshd_needs_no_path_to_haul(network: Network) {
     let place = Place::new();
-    let Some(sshd) = SshdSetup::new().without_haul().start(&place) else { return };
+    let Some(setup) = SshdSetup::on(network) else { return };
+    let Some(sshd) = setup.without_haul().start(&place) else { return };
     place.file(&place.source("a"), 100_000);
     let push = words!["push", place.source("a"), there("a"), "--remote-haul"];
     sshd.run(&place, &[push.clone(), words!["subsystem:haul"]].concat()).ok();
@@ -292,10 +329,9 @@ fn a_subsystem_of_sshd_needs_no_path_to_haul() {
 }
 
 /// ControlMaster of ssh_config(5): several copies, one login.
-#[test]
-fn copies_share_a_connection_of_ssh_that_stands() {
+fn copies_share_a_connection_of_ssh_that_stands(network: Network) {
     let place = Place::new();
-    let Some(sshd) = Sshd::start(&place) else { return };
+    let Some(sshd) = sshd_on(network, &place) else { return };
     let socket = place.path("control");
     sshd.configure_ssh(&format!(
         "ControlPath {}\nControlMaster auto\nControlPersist 60",
@@ -308,12 +344,7 @@ fn copies_share_a_connection_of_ssh_that_stands() {
     fs::write(place.path("authorized_keys"), "").unwrap();
     sshd.run(&place, &words!["pull", there("a"), place.target("")]).ok();
     assert_same_files(&place.source("a"), &place.target("a"));
-    let ended = std::process::Command::new("ssh")
-        .args(["-F"])
-        .arg(place.path("ssh_config"))
-        .args(["-O", "exit", HOST])
-        .output()
-        .unwrap();
+    let ended = sshd.ssh_with(&["-O", "exit", HOST]);
     assert!(ended.status.success(), "{ended:?}");
 }
 
@@ -321,8 +352,8 @@ fn copies_share_a_connection_of_ssh_that_stands() {
 pub fn slow_push(place: &Place, sshd: &Sshd, options: &[OsString]) -> Haul {
     place.file(&place.source("large"), 24 << 20);
     let words = words!["push", place.source("large"), there("large"), "--bwlimit", "6M"];
-    let words = [sshd.words(&words), words!["--span-size", "1M"], options.to_vec()].concat();
-    let push = place.start(&words);
+    let words = [words, words!["--span-size", "1M"], options.to_vec()].concat();
+    let push = sshd.start_haul(place, &words);
     push.wait_for_bytes("bytes_durable", 1 << 20);
     push
 }
@@ -341,10 +372,9 @@ pub fn ssh_of(haul: &Haul) -> Pid {
     Pid::from_raw(children[0]).unwrap()
 }
 
-#[test]
-fn a_copy_goes_on_when_ssh_is_gone_and_its_server_ends_with_it() {
+fn a_copy_goes_on_when_ssh_is_gone_and_its_server_ends_with_it(network: Network) {
     let place = Place::new();
-    let Some(sshd) = Sshd::start(&place) else { return };
+    let Some(sshd) = sshd_on(network, &place) else { return };
     let push = slow_push(&place, &sshd, &[]);
     kill_process(ssh_of(&push), Signal::KILL).unwrap();
     let ran = push.finish();
@@ -469,10 +499,9 @@ fn the_server_takes_a_port_of_the_range_that_is_open() {
 }
 
 /// Programs of other versions at the other side, and one that lies.
-#[test]
-fn an_answer_that_cannot_be_used_is_told() {
+fn an_answer_that_cannot_be_used_is_told(network: Network) {
     let place = Place::new();
-    let Some(sshd) = Sshd::start(&place) else { return };
+    let Some(sshd) = sshd_on(network, &place) else { return };
     let answer_to = |json: &str, options: &[OsString]| {
         let len = json.len();
         assert!(len < 256, "one byte of the length");
@@ -498,9 +527,18 @@ fn an_answer_that_cannot_be_used_is_told() {
     answer(&start(1, "x", &[])).refused(&["no token of haul 9"]);
     answer(&start(1, &token, &[])).refused(&["other paths of haul 9"]);
     let no_address = ["ssh reaches far", "it told no address", "below 1024"];
-    answer(&start(1, &token, &["a"])).refused(&no_address);
+    let closed_port = ["ssh reaches far", "refused", &format!("{}, port 1)", sshd.address())];
+    answer(&start(1, &token, &["a"])).refused(match network {
+        Network::Loopback => &no_address,
+        // The name that ssh uses leads to any port of another machine.
+        Network::Apart => &closed_port,
+    });
     let closed = start(1, &token, &["a"]).replace("\"port\":1,", "\"port\":1024,");
-    answer(&closed).refused(&["ssh reaches far", "refused", "127.0.0.1, port 1024"]);
+    answer(&closed).refused(&[
+        "ssh reaches far",
+        "refused",
+        &format!("{}, port 1024", sshd.address()),
+    ]);
     let other_way = answer_to(&start(1, &token, &["a"]), &words!["--through-ssh"]);
     other_way.refused(&["far has no other way", "haul 9", "install the newer haul"]);
     answer("{}").refused(&["cannot be read"]);

@@ -1,12 +1,16 @@
 //! A real sshd(8) of a test, with keys, configuration and port of its own, and the ssh(1) to it.
 
-use super::{PATIENCE, Place, process::Ran};
+use super::{
+    PATIENCE, Place,
+    process::{Haul, Ran, behind},
+};
 use crate::words;
+use haul_emulator::{namespace::Namespace, veth::Veth};
 use haul_testkit::skip::skip;
 use std::{
     ffi::{OsStr, OsString},
     fs,
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, TcpListener},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -26,9 +30,56 @@ pub fn there(path: impl AsRef<OsStr>) -> OsString {
     word
 }
 
+/// Network between an sshd and its ssh.
+#[derive(Clone, Copy, Debug)]
+pub enum Network {
+    Loopback,
+    /// Each is in a namespace of its own, with a wire between both.
+    Apart,
+}
+
+/// Runs tests of the module, which take a [`Network`], in each of them.
+#[macro_export]
+macro_rules! in_each_network {
+    ($($name:ident),* $(,)?) => {
+        mod on_loopback {
+            $(#[test]
+            fn $name() {
+                super::$name($crate::harness::sshd::Network::Loopback);
+            })*
+        }
+        mod apart {
+            $(#[test]
+            fn $name() {
+                super::$name($crate::harness::sshd::Network::Apart);
+            })*
+        }
+    };
+}
+
+/// Place of an sshd and of the ssh that comes to it.
+struct Ends {
+    /// Address at which it listens.
+    address: String,
+    /// Words that run a program where it runs; none for this host.
+    at: Vec<OsString>,
+    /// Words that run a program where its ssh runs.
+    from: Vec<OsString>,
+    /// Wire between both, which goes with them.
+    _wire: Option<Veth>,
+}
+
+impl Default for Ends {
+    fn default() -> Self {
+        let address = Ipv4Addr::LOCALHOST.to_string();
+        Self { address, at: Vec::new(), from: Vec::new(), _wire: None }
+    }
+}
+
 /// Settings of an sshd.
 #[derive(Default)]
 pub struct SshdSetup {
+    ends: Ends,
     /// Options in front of the key that is let in, such as `command="..."`.
     key_options: String,
     no_haul: bool,
@@ -43,11 +94,37 @@ pub struct Sshd {
     child: Child,
     ssh_config: PathBuf,
     home: PathBuf,
+    ends: Ends,
 }
 
 impl SshdSetup {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Settings of an sshd in a network; `None` and a skipped test where there can be none.
+    pub fn on(network: Network) -> Option<Self> {
+        match network {
+            Network::Loopback => Some(Self::new()),
+            Network::Apart => match Veth::start() {
+                Ok(wire) => {
+                    let hosts = wire.hosts();
+                    let setup = Self::new().between(hosts.near, hosts.far, hosts.far_address);
+                    Some(Self { ends: Ends { _wire: Some(wire), ..setup.ends }, ..setup })
+                }
+                Err(why) => {
+                    skip("root and ip(8)", why);
+                    None
+                }
+            },
+        }
+    }
+
+    /// Has sshd run in a namespace and listen at an address there, and its ssh in another one.
+    pub fn between(mut self, from: &Namespace, at: &Namespace, address: &str) -> Self {
+        let address = address.to_owned();
+        self.ends = Ends { address, at: at.words(), from: from.words(), _wire: None };
+        self
     }
 
     pub fn key_options(mut self, options: &str) -> Self {
@@ -88,19 +165,26 @@ impl SshdSetup {
             // Where no init system has made it.
             let _ = fs::create_dir("/run/sshd");
         }
+        let mut started = None;
         for _ in 0..STARTS_MAX {
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-            if let Some(sshd) = self.start_on(place, &program, port) {
-                let tried = sshd.ssh(&["true"]);
-                if tried.status.success() || !self.key_options.is_empty() {
-                    return Some(sshd);
-                }
-                let found = String::from_utf8_lossy(&tried.stderr).into_owned();
-                skip("an sshd that lets the user of the tests in", found);
-                return None;
+            started = self.start_on(place, &program, port.port());
+            if started.is_some() {
+                break;
             }
         }
-        skip(needs, "one that does not listen");
+        let Some(child) = started else {
+            skip(needs, "one that does not listen");
+            return None;
+        };
+        let (ssh_config, home) = (place.path("ssh_config"), place.path("home"));
+        let sshd = Sshd { child, ssh_config, home, ends: self.ends };
+        let tried = sshd.ssh(&["true"]);
+        if tried.status.success() || !self.key_options.is_empty() {
+            return Some(sshd);
+        }
+        let found = String::from_utf8_lossy(&tried.stderr).into_owned();
+        skip("an sshd that lets the user of the tests in", found);
         None
     }
 
@@ -120,25 +204,27 @@ impl SshdSetup {
         Ok(())
     }
 
-    fn start_on(&self, place: &Place, program: &Path, address: SocketAddr) -> Option<Sshd> {
-        write_configs(self, place, address.port());
+    fn start_on(&self, place: &Place, program: &Path, port: u16) -> Option<Child> {
+        write_configs(self, place, port);
+        let log = place.path("sshd.log");
         let mut command = Command::new(program);
         command.args(["-D", "-e", "-f"]).arg(place.path("sshd_config"));
-        let log = fs::File::create(place.path("sshd.log")).unwrap();
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        let child = command.spawn().ok()?;
-        let (ssh_config, home) = (place.path("ssh_config"), place.path("home"));
-        let mut sshd = Sshd { child, ssh_config, home };
+        let mut command = behind(&self.ends.at, command);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+        let mut child = command.spawn().ok()?;
         let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
-            if TcpStream::connect(address).is_ok() {
-                return Some(sshd);
+            if fs::read_to_string(&log).unwrap().contains("Server listening on") {
+                return Some(child);
             }
-            if !matches!(sshd.child.try_wait(), Ok(None)) {
+            if !matches!(child.try_wait(), Ok(None)) {
                 return None;
             }
             thread::sleep(Duration::from_millis(20));
         }
+        // It may be gone by now.
+        let _ = child.kill();
+        let _ = child.wait();
         None
     }
 }
@@ -151,7 +237,7 @@ pub fn write_configs(setup: &SshdSetup, place: &Place, port: u16) {
     let search = format!("{}{with_haul}/usr/bin:/bin", setup.search_first);
     let lines = [
         format!("Port {port}"),
-        "ListenAddress 127.0.0.1".to_owned(),
+        format!("ListenAddress {}", setup.ends.address),
         format!("HostKey {}", path("host_key")),
         format!("AuthorizedKeysFile {}", path("authorized_keys")),
         "PidFile none".to_owned(),
@@ -169,7 +255,7 @@ pub fn write_configs(setup: &SshdSetup, place: &Place, port: u16) {
     fs::write(place.path("known_hosts"), format!("{HOST} {host_key}")).unwrap();
     let lines = [
         format!("Host {HOST}"),
-        "HostName 127.0.0.1".to_owned(),
+        format!("HostName {}", setup.ends.address),
         format!("Port {port}"),
         format!("HostKeyAlias {HOST}"),
         format!("IdentityFile {}", path("user_key")),
@@ -207,9 +293,24 @@ impl Sshd {
 
     /// Runs a plain ssh with these words behind the host.
     pub fn ssh(&self, words: &[&str]) -> Output {
+        self.ssh_with(&[&[HOST], words].concat())
+    }
+
+    /// Runs a plain ssh with these words.
+    pub fn ssh_with(&self, words: &[&str]) -> Output {
         let mut command = Command::new("ssh");
-        command.arg("-F").arg(&self.ssh_config).arg(HOST).args(words).stdin(Stdio::null());
-        command.output().unwrap()
+        command.arg("-F").arg(&self.ssh_config).args(words);
+        behind(&self.ends.from, command).stdin(Stdio::null()).output().unwrap()
+    }
+
+    /// Address at which sshd listens.
+    pub fn address(&self) -> &str {
+        &self.ends.address
+    }
+
+    /// Has a command run where the ssh to this sshd runs.
+    pub fn near(&self, command: Command) -> Command {
+        behind(&self.ends.from, command)
     }
 
     /// Words of a push, a pull or a listing that comes here.
@@ -218,7 +319,13 @@ impl Sshd {
     }
 
     pub fn run(&self, place: &Place, words: &[OsString]) -> Ran {
-        place.run(&self.words(words))
+        self.start_haul(place, words).finish()
+    }
+
+    /// Starts `haul WORDS --json` that comes here.
+    pub fn start_haul(&self, place: &Place, words: &[OsString]) -> Haul {
+        let words = [&self.words(words)[..], &words!["--json"]].concat();
+        Haul::start(self.near(place.command(&words)))
     }
 
     /// Path below the home directory there.
