@@ -17,6 +17,8 @@ pub struct KnownHost {
     pub name: Option<String>,
     /// Addresses that the name has here, without a port.
     pub found: Vec<SocketAddr>,
+    /// Whether ssh goes by a jump host: the other side sees the address of that one.
+    pub is_behind_jump: bool,
 }
 
 impl KnownHost {
@@ -24,10 +26,12 @@ impl KnownHost {
     #[must_use]
     pub fn of(program: &SshProgram, login: &Login) -> Self {
         let told = program.configuration(login).and_then(|mut command| command.output().ok());
-        let name = told.and_then(|told| host_of(&String::from_utf8_lossy(&told.stdout)));
+        let lines = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned());
+        let lines = lines.unwrap_or_default();
+        let (name, is_behind_jump) = (host_of(&lines), goes_by(&lines, "proxyjump"));
         let found = name.as_ref().and_then(|name| (name.as_str(), 0).to_socket_addrs().ok());
         let found = found.into_iter().flatten().take(ADDRESSES_MAX).collect();
-        Self { name, found }
+        Self { name, found, is_behind_jump }
     }
 
     /// Addresses of the name as another machine may know them, without the interface of this one.
@@ -37,15 +41,22 @@ impl KnownHost {
     }
 }
 
-/// Reads the lines of `ssh -G`: a keyword in small letters and its value.
+/// The host that ssh connects to by itself, by the lines of `ssh -G`.
 fn host_of(lines: &str) -> Option<String> {
-    let value = |keyword: &str| {
-        let pairs = lines.lines().filter_map(|line| line.split_once(' '));
-        pairs.filter(|(name, _)| *name == keyword).map(|(_, value)| value.trim()).next_back()
-    };
-    let goes_by = |keyword: &str| value(keyword).is_some_and(|value| value != "none");
-    let is_direct = !goes_by("proxyjump") && !goes_by("proxycommand");
-    value("hostname").filter(|host| is_direct && !host.is_empty()).map(str::to_owned)
+    let is_direct = !goes_by(lines, "proxyjump") && !goes_by(lines, "proxycommand");
+    let host = value(lines, "hostname").filter(|host| is_direct && !host.is_empty());
+    host.map(str::to_owned)
+}
+
+/// Whether this way around is set.
+fn goes_by(lines: &str, keyword: &str) -> bool {
+    value(lines, keyword).is_some_and(|value| value != "none")
+}
+
+/// The value in the lines of `ssh -G`, each of which is a keyword in small letters and its value.
+fn value<'a>(lines: &'a str, keyword: &str) -> Option<&'a str> {
+    let pairs = lines.lines().filter_map(|line| line.split_once(' '));
+    pairs.filter(|(name, _)| *name == keyword).map(|(_, value)| value.trim()).next_back()
 }
 
 #[cfg(test)]
@@ -60,6 +71,8 @@ mod tests {
             assert_eq!(host_of(&format!("{proxy}{direct}")), None, "{proxy}");
         }
         assert!(host_of(&format!("{direct}proxycommand none\n")).is_some());
+        assert!(goes_by("proxyjump gate\n", "proxyjump"));
+        assert!(!goes_by("proxyjump none\n", "proxyjump") && !goes_by(direct, "proxyjump"));
         assert_eq!(host_of("usage: ssh\n"), None);
     }
 }

@@ -36,7 +36,7 @@ impl Place {
     #[must_use]
     pub fn here() -> Self {
         let home = IpAddr::V4(Ipv4Addr::LOCALHOST);
-        let known = KnownHost { name: None, found: vec![(home, 0).into()] };
+        let known = KnownHost { found: vec![(home, 0).into()], ..KnownHost::default() };
         Self { told: std::iter::once(home).chain(own_addresses()).collect(), known }
     }
 
@@ -244,7 +244,7 @@ mod tests {
         let told: Vec<String> = told.iter().map(ToString::to_string).collect();
         let found = ips(known).into_iter().map(|address| (address, 0).into()).collect();
         let name = (!known.is_empty()).then(|| "dtn1".to_owned());
-        Place::new(&told, KnownHost { name, found })
+        Place::new(&told, KnownHost { name, found, ..KnownHost::default() })
     }
 
     fn led(teller: &Place, led: &Place) -> Vec<IpAddr> {

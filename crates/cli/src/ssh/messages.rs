@@ -166,11 +166,12 @@ pub enum Order {
 #[derive(Serialize, Deserialize)]
 pub struct Come {
     pub port: u16,
-    /// Addresses to try, behind the one that ssh has come from.
+    /// Addresses to try, behind the one that ssh has come from unless the listener is elsewhere.
     pub addresses: Vec<String>,
     /// 32 bytes as hexadecimal digits.
     pub secret: String,
-    /// Whether another machine than the near end listens, so that none is sought at the near end.
+    /// Whether the listener is not at the address that ssh has come from: another machine than the
+    /// near end listens, or ssh comes by a jump host.
     #[serde(default)]
     pub is_elsewhere: bool,
 }

@@ -103,6 +103,8 @@ pub struct NearEnd {
     is_end_told: bool,
     installed: Option<Event>,
     place: Place,
+    /// Whether the other side sees the address of a jump host in the place of this machine's.
+    is_behind_jump: bool,
 }
 
 /// Way of the data where it is not by connections to the other side.
@@ -231,6 +233,7 @@ impl NearEnd {
             is_end_told: false,
             installed: None,
             place: Place::default(),
+            is_behind_jump: false,
         };
         let heard = listen((output, decided), errors, said).map_err(|error| {
             let found = error.to_string();
@@ -440,6 +443,7 @@ impl NearEnd {
         let (token, paths) = self.check(start)?;
         let login = self.wanted.login.clone();
         let known = KnownHost::of(program, &login);
+        self.is_behind_jump = known.is_behind_jump;
         let addresses = addresses(known, start, self.wanted.ports);
         let stop = || interrupt.load(Ordering::Relaxed);
         let decide = self.decide.take();
@@ -564,7 +568,9 @@ impl NearEnd {
 
     /// Listens, and has the other side come.
     fn have_it_come(&mut self, interrupt: &Interrupt) -> Result<Arc<Listening>, Problem> {
-        let (listening, come) = Listening::begin(self.wanted.ports)?;
+        let (listening, mut come) = Listening::begin(self.wanted.ports)?;
+        // A jump host has services of its own, to which this copy leads nobody.
+        come.is_elsewhere = self.is_behind_jump;
         let (port, login) = (come.port, &self.wanted.login);
         let none = |found: &str| {
             let what = format!("{login} cannot connect to this machine");
@@ -854,6 +860,7 @@ mod tests {
             is_end_told: false,
             installed: None,
             place: Place::default(),
+            is_behind_jump: false,
         }
     }
 

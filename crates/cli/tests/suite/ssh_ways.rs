@@ -3,16 +3,16 @@
 use crate::{
     harness::{
         Place, assert_same_files, assert_same_trees, is_root,
-        process::{Haul, Ran},
+        process::{Haul, Ran, behind},
         sshd::{self, Sshd, SshdSetup, there},
         wait_until,
     },
     ssh::{slow_push, ssh_of},
 };
-use haul_emulator::{namespace::Namespace, veth::Veth};
+use haul_emulator::{EmulatorError, namespace::Namespace, veth::Veth};
 use haul_testkit::skip::skip;
 use rustix::process::{Signal, kill_process};
-use std::{ffi::OsString, fs, net::TcpListener};
+use std::{ffi::OsString, fs, io::ErrorKind, net::TcpListener};
 
 /// Has ssh start an sshd in a namespace, by pipes: ssh comes there whatever the network does.
 pub fn enter(sshd: &Sshd, place: &Place, namespace: &Namespace) {
@@ -172,6 +172,88 @@ fn data_goes_through_ssh_where_no_connection_can_be_made_and_that_is_told() {
     sshd.run(&place, &words!["ls", there(""), "--reverse"])
         .refused(&["far cannot connect to this machine", "--port-range"]);
     wait_until("over there", || sshd.far_ends().is_empty());
+}
+
+/// This machine, a gate, and a machine behind it, in namespaces with wires between them.
+struct BehindAGate {
+    here: Namespace,
+    gate: Namespace,
+    far: Namespace,
+    /// Addresses of the gate, for this machine and for the one behind.
+    gate_addresses: [&'static str; 2],
+    far_address: &'static str,
+}
+
+impl BehindAGate {
+    /// Makes them; nothing goes through the gate.
+    fn make() -> Result<Self, EmulatorError> {
+        let [here, gate, far] = ["here", "gate", "far"].map(|side| Namespace::make("jump", side));
+        let (here, gate, far) = (here?, gate?, far?);
+        let gate_addresses = ["10.80.1.2", "10.80.2.1"];
+        let far_address = "10.80.2.2";
+        let ends = [(&here, "10.80.1.1", gate_addresses[0], "outer")];
+        let ends = ends.into_iter().chain([(&far, far_address, gate_addresses[1], "inner")]);
+        for (host, address, of_gate, device) in ends {
+            let peer = ["type", "veth", "peer", "name", device, "netns", gate.name()];
+            host.ip(&[&["link", "add", "wire"][..], &peer].concat())?;
+            for (host, address, device) in [(host, address, "wire"), (&gate, of_gate, device)] {
+                host.ip(&["address", "add", &format!("{address}/24"), "dev", device])?;
+                host.ip(&["link", "set", device, "up"])?;
+            }
+        }
+        Ok(Self { here, gate, far, gate_addresses, far_address })
+    }
+
+    /// Has both machines reach each other by way of the gate.
+    fn route(&self) -> Result<(), EmulatorError> {
+        self.gate.set("ipv4/ip_forward", "1")?;
+        self.here.ip(&["route", "add", "default", "via", self.gate_addresses[0]])?;
+        self.far.ip(&["route", "add", "default", "via", self.gate_addresses[1]])
+    }
+}
+
+/// ProxyJump of ssh_config(5), with an sshd at the gate and one behind it. The gate is a machine of
+/// others: its services get no connection of a copy.
+#[test]
+fn behind_a_jump_host_the_data_takes_the_way_that_is_there() {
+    let (place, gate_place) = (Place::new(), Place::new());
+    if lacks_root() {
+        return;
+    }
+    let net = match BehindAGate::make() {
+        Ok(net) => net,
+        Err(why) => return skip("root and ip(8)", why),
+    };
+    let gate = SshdSetup::new().between(&net.here, &net.gate, net.gate_addresses[0]);
+    let Some(_gate) = gate.start(&gate_place) else { return };
+    let setup = SshdSetup::new().between(&net.gate, &net.far, net.far_address);
+    let Some(far) = setup.start(&place) else { return };
+    let of_gate = fs::read_to_string(gate_place.path("ssh_config")).unwrap();
+    far.configure_ssh(&format!("ProxyJump gate\n{}", of_gate.replace("Host far", "Host gate")));
+    // Both ends take this port, so whoever is led to the gate comes here.
+    let service = net.gate.within(|| TcpListener::bind("0.0.0.0:0")).unwrap().unwrap();
+    service.set_nonblocking(true).unwrap();
+    let port = service.local_addr().unwrap().port();
+    place.file(&place.source("a"), 3 << 20);
+    let push = |name: &str| {
+        let words = words!["push", place.source("a"), there(name), "--json"];
+        let words = [far.words(&words), words!["--port-range", port.to_string()]].concat();
+        let ran = Haul::start(behind(&net.here.words(), place.command(&words))).finish();
+        ran.ok();
+        assert_same_files(&place.source("a"), &far.home(name));
+        let come = service.accept().map_err(|error| error.kind());
+        assert_eq!(come.unwrap_err(), ErrorKind::WouldBlock, "a service of the gate: {ran:?}");
+        wait_until("over there", || far.far_ends().is_empty());
+        ran
+    };
+    let ran = push("closed");
+    assert_eq!(ways(&ran), ["connections to far -> through ssh"], "{ran:?}");
+    assert!(way(&ran).starts_with("through ssh"), "{ran:?}");
+    net.route().unwrap();
+    let ran = push("open");
+    assert_eq!((way(&ran), ways(&ran)), (String::new(), vec![]), "{ran:?}");
+    let server = format!("{}:{port}", net.far_address);
+    assert_eq!(ran.named("session")[0]["server"], server, "{ran:?}");
 }
 
 /// A copy through ssh has no way without it; what is durable by then stays for the same command.
