@@ -115,6 +115,46 @@ impl Namespace {
         joined.map_err(|_| failed("the thread in it panicked".to_owned()))?
     }
 
+    /// Has the host drop what comes to it by TCP over an interface, and say nothing of it, but what
+    /// goes to or comes from this port: so do many firewalls. It counts for connections that stand,
+    /// too.
+    ///
+    /// # Errors
+    /// If ip(8) refuses.
+    pub fn drop_tcp_but(&self, device: &str, port: u16) -> Result<(), EmulatorError> {
+        let port = port.to_string();
+        self.rules(
+            device,
+            &[
+                &["dport", &port, "lookup", "local"],
+                &["sport", &port, "lookup", "local"],
+                &["blackhole"],
+            ],
+        )
+    }
+
+    /// Has the host drop what comes over an interface for one connection of TCP, by its ports
+    /// there and here, and say nothing of it.
+    ///
+    /// # Errors
+    /// If ip(8) refuses.
+    pub fn drop_connection(&self, device: &str, from_to: [u16; 2]) -> Result<(), EmulatorError> {
+        let [from, to] = from_to.map(|port| port.to_string());
+        self.rules(device, &[&["sport", &from, "dport", &to, "blackhole"]])
+    }
+
+    /// Has rules count, in this order, for what comes by TCP over an interface.
+    fn rules(&self, device: &str, rules: &[&[&str]]) -> Result<(), EmulatorError> {
+        // What is local stands before all rules, until it has another place.
+        self.ip(&["rule", "add", "preference", "100", "lookup", "local"])?;
+        for (number, rule) in rules.iter().enumerate() {
+            let preference = (number + 1).to_string();
+            let begin = ["rule", "add", "preference", &preference, "iif", device, "ipproto", "tcp"];
+            self.ip(&[&begin[..], rule].concat())?;
+        }
+        self.ip(&["rule", "del", "preference", "0"])
+    }
+
     /// Changes a setting below /proc/sys/net in the namespace, such as `ipv4/tcp_rmem`. The host's
     /// own stays as it is.
     ///

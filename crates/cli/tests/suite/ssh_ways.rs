@@ -12,7 +12,14 @@ use crate::{
 use haul_emulator::{EmulatorError, namespace::Namespace, veth::Veth};
 use haul_testkit::skip::skip;
 use rustix::process::{Signal, kill_process};
-use std::{ffi::OsString, fs, io::ErrorKind, net::TcpListener};
+use std::{
+    ffi::OsString,
+    fs,
+    io::ErrorKind,
+    net::TcpListener,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 /// Has ssh start an sshd in a namespace, by pipes: ssh comes there whatever the network does.
 pub fn enter(sshd: &Sshd, place: &Place, namespace: &Namespace) {
@@ -254,6 +261,120 @@ fn behind_a_jump_host_the_data_takes_the_way_that_is_there() {
     assert_eq!((way(&ran), ways(&ran)), (String::new(), vec![]), "{ran:?}");
     let server = format!("{}:{port}", net.far_address);
     assert_eq!(ran.named("session")[0]["server"], server, "{ran:?}");
+}
+
+/// Two machines with a wire between them, on which an sshd runs and a test can put a firewall.
+struct Firewalled {
+    sshd: Sshd,
+    veth: Veth,
+}
+
+impl Firewalled {
+    fn start(place: &Place) -> Option<Self> {
+        let veth = match Veth::start() {
+            Ok(veth) => veth,
+            Err(why) => {
+                skip("root and ip(8)", why);
+                return None;
+            }
+        };
+        let hosts = veth.hosts();
+        let setup = SshdSetup::new().between(hosts.near, hosts.far, hosts.far_address);
+        let sshd = setup.start(place)?;
+        Some(Self { sshd, veth })
+    }
+
+    /// Has both drop all but ssh, and say nothing.
+    fn close(&self) {
+        let hosts = self.veth.hosts();
+        for host in [hosts.near, hosts.far] {
+            host.drop_tcp_but(hosts.device, self.sshd.port).unwrap();
+        }
+    }
+}
+
+/// Most firewalls answer nothing to a connection that they do not let through.
+#[test]
+fn a_firewall_that_says_nothing_costs_two_waits_and_no_more() {
+    let place = Place::new();
+    let Some(firewalled) = Firewalled::start(&place) else { return };
+    let (sshd, hosts) = (&firewalled.sshd, firewalled.veth.hosts());
+    // A second address of the other side (RFC 5737) does not cost a wait of its own.
+    hosts.far.ip(&["address", "add", "203.0.113.7/32", "dev", hosts.device]).unwrap();
+    hosts.near.ip(&["route", "add", "203.0.113.7/32", "dev", hosts.device]).unwrap();
+    firewalled.close();
+    place.file(&place.source("a"), 3 << 20);
+    let begun = Instant::now();
+    let ran = sshd.run(&place, &words!["push", place.source("a"), there("a")]);
+    let taken = begun.elapsed();
+    assert_eq!(ways(&ran), ["connections to far -> through ssh"], "{ran:?}");
+    assert!(way(&ran).starts_with("through ssh"), "{ran:?}");
+    let why = ran.named("fallback")[0]["why"].as_str().unwrap();
+    for part in [hosts.far_address, "203.0.113.7", "no connection within 5 s"] {
+        assert!(why.contains(part), "{why}");
+    }
+    // Each wait is 5 s: three, or one of the 10 s where there is no other way, would be more.
+    let waits = Duration::from_secs(10);
+    assert!(taken >= waits * 9 / 10 && taken < waits * 2, "{taken:?}: {ran:?}");
+    assert_same_files(&place.source("a"), &sshd.home("a"));
+}
+
+/// A box on the way drops a connection in mid-copy and says nothing: a copy takes another one.
+#[test]
+fn a_data_connection_that_is_dropped_in_silence_is_replaced() {
+    let place = Place::new();
+    let Some(firewalled) = Firewalled::start(&place) else { return };
+    let sshd = &firewalled.sshd;
+    let push = slow_push(&place, sshd, &[]);
+    let (hosts, [here, there]) = (firewalled.veth.hosts(), data_connection(&firewalled, &push));
+    hosts.far.drop_connection(hosts.device, [here, there]).unwrap();
+    hosts.near.drop_connection(hosts.device, [there, here]).unwrap();
+    let ran = push.finish();
+    assert_eq!((way(&ran), ways(&ran)), (String::new(), vec![]), "{ran:?}");
+    assert_eq!(ran.named("stall").len(), 1, "{ran:?}");
+    assert_same_files(&place.source("large"), &sshd.home("large"));
+}
+
+/// Nothing but ssh comes through any more: a copy ends in its time, and the same command goes by
+/// another way.
+#[test]
+fn a_firewall_that_closes_in_mid_copy_ends_it_and_the_same_command_goes_on_through_ssh() {
+    let place = Place::new();
+    let Some(firewalled) = Firewalled::start(&place) else { return };
+    let sshd = &firewalled.sshd;
+    let push = slow_push(&place, sshd, &words!["--retry-for", "5s"]);
+    firewalled.close();
+    let begun = Instant::now();
+    let ran = push.finish();
+    let taken = begun.elapsed();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    let words = ["nothing heard for 5 s", "did not come back", "no answer within 5 s"];
+    ran.says(&[&words[..], &["run the same command again"]].concat());
+    // Both are 5 s here; one of them as by default would be 10 s or a minute more.
+    assert!(taken < Duration::from_secs(20), "{taken:?}: {ran:?}");
+    wait_until("over there", || sshd.far_ends().is_empty());
+    let words = words!["push", place.source("large"), there("large"), "--span-size", "1M"];
+    let ran = sshd.run(&place, &words);
+    assert_eq!(ways(&ran), ["connections to far -> through ssh"], "{ran:?}");
+    assert!(ran.gone_on_from() >= 1 << 20, "{ran:?}");
+    assert_same_files(&place.source("large"), &sshd.home("large"));
+}
+
+/// Ports of the connection of a push that has carried most bytes, here and there.
+fn data_connection(firewalled: &Firewalled, push: &Haul) -> [u16; 2] {
+    let session = push.wait_for("a session", |event| event["event"] == "session");
+    let port = session["server"].as_str().unwrap().rsplit(':').next().unwrap().to_owned();
+    let mut ss = Command::new("ss");
+    ss.args(["-OHtni", &format!("dport = :{port}")]);
+    let shown = firewalled.sshd.near(ss).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    let sent = |line: &&str| {
+        let of = line.split_whitespace().find_map(|word| word.strip_prefix("bytes_sent:"));
+        of.map_or(0, |bytes| bytes.parse::<u64>().unwrap())
+    };
+    let line = shown.lines().max_by_key(sent).unwrap();
+    let local = line.split_whitespace().nth(3).unwrap().rsplit(':').next().unwrap();
+    [local.parse().unwrap(), port.parse().unwrap()]
 }
 
 /// A copy through ssh has no way without it; what is durable by then stays for the same command.

@@ -95,6 +95,8 @@ pub struct Sshd {
     ssh_config: PathBuf,
     home: PathBuf,
     ends: Ends,
+    /// Port at which it listens.
+    pub port: u16,
 }
 
 impl SshdSetup {
@@ -168,17 +170,17 @@ impl SshdSetup {
         let mut started = None;
         for _ in 0..STARTS_MAX {
             let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-            started = self.start_on(place, &program, port.port());
+            started = self.start_on(place, &program, port.port()).map(|child| (child, port.port()));
             if started.is_some() {
                 break;
             }
         }
-        let Some(child) = started else {
+        let Some((child, port)) = started else {
             skip(needs, "one that does not listen");
             return None;
         };
         let (ssh_config, home) = (place.path("ssh_config"), place.path("home"));
-        let sshd = Sshd { child, ssh_config, home, ends: self.ends };
+        let sshd = Sshd { child, ssh_config, home, ends: self.ends, port };
         let tried = sshd.ssh(&["true"]);
         if tried.status.success() || !self.key_options.is_empty() {
             return Some(sshd);
