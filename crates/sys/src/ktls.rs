@@ -386,6 +386,80 @@ mod tests {
         }
     }
 
+    /// Lets calls that set or read an option of this level succeed for this thread, and do nothing;
+    /// `name`: only those of this option.
+    fn pretend(level: i32, name: Option<i32>) {
+        let code = |code: u32| u16::try_from(code).unwrap();
+        let load = |offset| libc::sock_filter {
+            code: code(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS),
+            jt: 0,
+            jf: 0,
+            k: offset,
+        };
+        let jump = |value: u32, jt, jf| libc::sock_filter {
+            code: code(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K),
+            jt,
+            jf,
+            k: value,
+        };
+        let end = |with| libc::sock_filter {
+            code: code(libc::BPF_RET | libc::BPF_K),
+            jt: 0,
+            jf: 0,
+            k: with,
+        };
+        // The number of the call, and its second and third argument (struct seccomp_data); of a
+        // name that does not count, the level is compared again.
+        let (at, value) = name.map_or((24, level), |name| (32, name));
+        let filter = [
+            load(0),
+            jump(libc::SYS_setsockopt as u32, 1, 0),
+            jump(libc::SYS_getsockopt as u32, 0, 5),
+            load(24),
+            jump(level.cast_unsigned(), 0, 3),
+            load(at),
+            jump(value.cast_unsigned(), 0, 1),
+            end(libc::SECCOMP_RET_ERRNO),
+            end(libc::SECCOMP_RET_ALLOW),
+        ];
+        let program =
+            libc::sock_fprog { len: filter.len() as u16, filter: filter.as_ptr().cast_mut() };
+        // SAFETY: the call takes numbers alone.
+        let set = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+        assert_eq!(set, 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        // SAFETY: the program and its instructions live across the call, which copies them.
+        let set = unsafe { libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) };
+        assert_eq!(set, 0, "{}", io::Error::last_os_error());
+    }
+
+    /// Checks a kernel that takes what is set of these options and does nothing.
+    fn check_where(pretended: &'static [(i32, Option<i32>)]) -> io::Result<()> {
+        let checking = std::thread::spawn(|| {
+            pretended.iter().for_each(|(level, name)| pretend(*level, *name));
+            check(Version::Tls13, Cipher::Aes128Gcm)
+        });
+        checking.join().unwrap()
+    }
+
+    #[test]
+    fn a_kernel_that_takes_the_keys_and_does_nothing_is_noticed() {
+        const ULP: (i32, Option<i32>) = (libc::IPPROTO_TCP, Some(libc::TCP_ULP));
+        let error = check_where(&[ULP, (libc::SOL_TLS, None)]).unwrap_err();
+        let why = "the kernel takes the keys of TLS and does not encrypt";
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::Unsupported, why.to_owned()));
+    }
+
+    #[test]
+    fn a_kernel_that_encrypts_and_does_not_decrypt_is_noticed() {
+        if let Err(error) = check(Version::Tls13, Cipher::Aes128Gcm) {
+            return haul_testkit::skip::skip("the kernel's tls", error.to_string());
+        }
+        let error = check_where(&[(libc::SOL_TLS, Some(libc::TLS_RX))]).unwrap_err();
+        let why = "the kernel takes the keys of TLS and does not decrypt";
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::Unsupported, why.to_owned()));
+    }
+
     #[test]
     fn what_waits_for_the_peer_is_counted() {
         let (mut near, _far) = pair();

@@ -20,6 +20,7 @@ use haul_host::{
         ledger::{Ledger, LedgerError, Standing},
     },
 };
+use haul_sys::ktls;
 use haul_transfer::internals::net::NetReport;
 use peer::Peer;
 
@@ -29,7 +30,8 @@ use peer::Peer;
 /// If nothing could start, or a change failed.
 pub fn run(low: &LowTune) -> Result<ExitStatus, Failure> {
     let task = low.task()?;
-    let machine = Machine::below(&low.root);
+    let machine = Machine::below(&low.root)
+        .trying_kernel_tls(|| ktls::check(ktls::Version::Tls13, ktls::Cipher::Aes128Gcm));
     let peer = Peer::of(low)?;
     let path = peer.as_ref().map(|peer| peer.look(low)).transpose()?;
     let mut wanted = low.wanted();

@@ -7,6 +7,7 @@ use crate::harness::{
     PATIENCE, Place, assert_no_temporaries, assert_same_files, assert_same_trees,
     frames::{Frame, SPAN_BYTES, header, hear_close, open_stream, take_stream},
     peer::{FakeServer, Peer, hello, offer},
+    process::{Haul, behind},
     server::{Server, ServerSetup},
 };
 use haul_protocol::{
@@ -28,6 +29,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
+    process::Command,
     sync::Arc,
     time::Instant,
 };
@@ -64,6 +66,51 @@ fn trees_and_large_files_arrive_pushed_and_pulled() {
     assert_eq!(pulled.ok()["receive_engine"], "tls");
     assert_same_trees(&place.root("tree"), &place.target("tree"));
     assert_no_temporaries(&place.path(""));
+}
+
+/// Program that runs another as a kernel would that takes keys of TLS and does nothing with them: a
+/// filter (seccomp(2)) answers 0 to setsockopt and getsockopt of SOL_TLS, and of IPPROTO_TCP with
+/// TCP_ULP, and does not call them.
+const PRETENDS: &str = "
+import ctypes, os, platform, struct, sys
+calls = {'x86_64': (54, 55), 'aarch64': (208, 209)}[platform.machine()]
+program = [(0x20, 0, 0, 0), (0x15, 1, 0, calls[0]), (0x15, 0, 5, calls[1]), (0x20, 0, 0, 24),
+    (0x15, 4, 0, 282), (0x15, 0, 2, 6), (0x20, 0, 0, 32), (0x15, 1, 0, 31),
+    (0x06, 0, 0, 0x7fff0000), (0x06, 0, 0, 0x00050000)]
+code = ctypes.create_string_buffer(b''.join(struct.pack('HBBI', *line) for line in program))
+head = ctypes.create_string_buffer(struct.pack('HP', len(program), ctypes.addressof(code)))
+libc = ctypes.CDLL(None, use_errno=True)
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(head)), 0, 0):
+    sys.exit('no filter: ' + os.strerror(ctypes.get_errno()))
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+/// Case of a sandbox that says yes to every option: who believes it sends all as it is.
+#[test]
+fn where_a_kernel_takes_the_keys_and_does_not_encrypt_this_process_does() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    file_of_markers(&place);
+    let proxy = FaultyProxy::start(server.address(), |_| Fault::None).unwrap();
+    proxy.look_for(MARKER);
+    let words = words![place.source("data"), server.url_by(proxy.address(), ""), "--protection"];
+    let words = [words!["push"], words, words!["private", "--json"]].concat();
+    if !Command::new("python3").arg("-V").output().is_ok_and(|shown| shown.status.success()) {
+        return skip("python3", "none");
+    }
+    let pretends = words!["python3", "-c", PRETENDS];
+    let ran = Haul::start(behind(&pretends, place.command(&words))).finish();
+    let report = ran.ok();
+    assert_same_files(&place.source("data"), &place.root("data"));
+    assert_eq!(proxy.markers_seen(), 0, "bytes of the file went over the network as they are");
+    let because = report["chosen_because"].as_str().unwrap();
+    assert!(because.contains("takes the keys of TLS and does not encrypt"), "{because}");
+    let available = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp").unwrap_or_default();
+    if available.split_whitespace().any(|name| name == "tls") {
+        let tune = place.command(&words!["tune", "--json"]);
+        let shown = format!("{:?}", Haul::start(behind(&pretends, tune)).finish().events);
+        assert!(shown.contains("takes the keys of TLS and does not encrypt"), "{shown}");
+    }
 }
 
 /// Past the page cache: the kernel encrypts where it has TLS, and else this process, in the memory

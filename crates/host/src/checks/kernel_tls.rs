@@ -25,7 +25,13 @@ fn look(machine: &Machine, _: &Goal) -> Vec<Finding> {
         Err(unread) => return vec![Finding::unknown(SUBJECT, &unread)],
     };
     if available.split_whitespace().any(|name| name == "tls") {
-        return vec![Finding::good(Weight::Low, SUBJECT, "there")];
+        return vec![match machine.try_kernel_tls() {
+            None => Finding::good(Weight::Low, SUBJECT, "there"),
+            Some(Ok(())) => Finding::good(Weight::Low, SUBJECT, "there, and it encrypts"),
+            Some(Err(why)) => Finding::improve(Weight::Low, SUBJECT, &why, "a kernel that encrypts")
+                .needs(Needs::ContainerHost)
+                .note("tried on this host; haul encrypts in its own process instead, as in a sandbox"),
+        }];
     }
     let finding = Finding::improve(Weight::Low, SUBJECT, "none", "module tls")
         .note("for --protection private and HTTPS; a kernel built without it encrypts nothing");
@@ -56,5 +62,22 @@ mod tests {
         assert_ne!(missing.state, State::Good);
         assert!(missing.command.contains("modprobe tls"));
         assert_ne!(found(&[]).state, State::Good, "it cannot be read");
+    }
+
+    #[test]
+    fn a_kernel_that_was_tried_is_told_by_what_it_did() {
+        let tried = |answer: &str| {
+            let host = stored::host(&[("proc/sys/net/ipv4/tcp_available_ulp", "tls\n")]);
+            let host = host.answer("kernel-tls", answer);
+            let machine = host.machine();
+            let goal = Goal::of(&machine, &crate::tune::Wanted::default());
+            look(&machine, &goal).remove(0)
+        };
+        let encrypts = tried("it encrypts");
+        assert_eq!((encrypts.state, &*encrypts.found), (State::Good, "there, and it encrypts"));
+        let why = "the kernel takes the keys of TLS and does not encrypt";
+        let does_not = tried(&format!("! {why}"));
+        assert_ne!(does_not.state, State::Good);
+        assert!(does_not.found.contains(why) && does_not.command.is_empty(), "{does_not:?}");
     }
 }

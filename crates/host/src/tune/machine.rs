@@ -123,6 +123,7 @@ pub enum Platform {
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
+    kernel_tls: Option<fn() -> io::Result<()>>,
 }
 
 impl Machine {
@@ -132,7 +133,23 @@ impl Machine {
     /// Never; `root` need not exist.
     #[must_use]
     pub fn below(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self { root: root.to_owned(), kernel_tls: None }
+    }
+
+    /// Gives it a trial of the kernel's TLS, which this crate has none of.
+    #[must_use]
+    pub fn trying_kernel_tls(self, trial: fn() -> io::Result<()>) -> Self {
+        Self { kernel_tls: Some(trial), ..self }
+    }
+
+    /// Tries whether the kernel encrypts and decrypts TLS; `None` where nobody can tell.
+    #[must_use]
+    pub fn try_kernel_tls(&self) -> Option<Result<(), String>> {
+        if self.is_live() {
+            return self.kernel_tls.map(|trial| trial().map_err(|error| error.to_string()));
+        }
+        let stored = fs::read_to_string(self.root.join(STORED_ANSWERS).join("kernel-tls")).ok()?;
+        Some(stored.strip_prefix("! ").map_or(Ok(()), |words| Err(words.trim().to_owned())))
     }
 
     #[must_use]

@@ -57,7 +57,8 @@ impl By {
     #[must_use]
     pub fn choose(forced_engine: Option<&str>) -> Self {
         let is_forced = forced_engine == Some(haul_datapath::engines::tls::INFO.name);
-        if !is_forced && kernel_encrypts(Cipher::Aes128Gcm) { Self::Kernel } else { Self::Process }
+        let is_kernels = !is_forced && kernel_encrypts(Cipher::Aes128Gcm).is_ok();
+        if is_kernels { Self::Kernel } else { Self::Process }
     }
 
     /// The kind of a stream's wire.
@@ -70,16 +71,21 @@ impl By {
     }
 }
 
-/// Whether this host's kernel encrypts with the cipher; it is tried once.
-fn kernel_encrypts(cipher: Cipher) -> bool {
-    static AES: OnceLock<bool> = OnceLock::new();
-    static CHACHA: OnceLock<bool> = OnceLock::new();
+/// Whether this host's kernel encrypts with the cipher, and why not; it is tried once.
+fn kernel_encrypts(cipher: Cipher) -> Result<(), &'static str> {
+    static AES: OnceLock<Result<(), String>> = OnceLock::new();
+    static CHACHA: OnceLock<Result<(), String>> = OnceLock::new();
     let tried = match cipher {
         Cipher::Aes128Gcm => &AES,
         Cipher::ChaCha20Poly1305 => &CHACHA,
-        Cipher::Aes256Gcm => return false,
+        Cipher::Aes256Gcm => return Err("no stream has this cipher"),
     };
-    *tried.get_or_init(|| ktls::check(Version::Tls13, cipher).is_ok())
+    let in_words = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => "it has no TLS (modprobe tls)".to_owned(),
+        _ => error.to_string(),
+    };
+    let tried = tried.get_or_init(|| ktls::check(Version::Tls13, cipher).map_err(in_words));
+    tried.as_ref().copied().map_err(String::as_str)
 }
 
 /// The part of this side in the handshake.
@@ -106,6 +112,13 @@ impl Private {
     pub fn new(part: Part, forced_engine: Option<&str>, rekey_after_bytes: u64) -> Self {
         let rekey_after_bytes = rekey_after_bytes.clamp(1, REKEY_AFTER_BYTES_MAX);
         Self { part, by: By::choose(forced_engine), rekey_after_bytes }
+    }
+
+    /// Why the kernel encrypts nothing; `None` where it does, or could.
+    #[must_use]
+    pub fn why_not_kernel(&self) -> Option<String> {
+        let why = kernel_encrypts(Cipher::Aes128Gcm).err().filter(|_| self.by == By::Process)?;
+        Some(format!("the kernel does not encrypt: {why}"))
     }
 }
 
@@ -312,7 +325,7 @@ impl<'a> Secrets<'a> {
     }
 
     fn wire(self, socket: TcpStream, way: Way, numbers: Numbers, by: By) -> io::Result<Wire> {
-        let is_kernels = by == By::Kernel && kernel_encrypts(self.cipher);
+        let is_kernels = by == By::Kernel && kernel_encrypts(self.cipher).is_ok();
         if is_kernels && self.give_to_kernel(&socket, way, numbers).is_ok() {
             return Ok(Wire::KernelTls(socket.into()));
         }

@@ -114,6 +114,9 @@ impl<'a> Receiving<'a> {
     #[must_use]
     pub fn report(&self) -> message::SideReport {
         let (shared, recheck) = (&self.context.shared, &self.stages.rechecking.tally);
+        let because = self.streams.engines.because();
+        let why = shared.setup.why_not_kernel().filter(|_| !because.is_empty());
+        let because = why.map_or(because.clone(), |why| format!("{because}; {why}"));
         message::SideReport {
             read_back: shared.committer.read_back_ways().into(),
             bad_spans: shared.damaged_spans.load(Ordering::Relaxed),
@@ -122,7 +125,7 @@ impl<'a> Receiving<'a> {
             recheck_ns: recheck.ns,
             throttled_ns: shared.streams.throttled_ns(),
             updated_attributes: self.context.place.updated_attributes(),
-            ..self.part().report(self.streams.engines.because())
+            ..self.part().report(because)
         }
     }
 

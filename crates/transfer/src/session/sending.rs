@@ -110,10 +110,12 @@ impl<'a> Sending<'a> {
     #[must_use]
     pub fn report(&self) -> message::SideReport {
         let shared = &self.context.shared;
-        let because = self.streams.engines.because();
-        let congestion = &shared.setup.congestion.because;
-        let because =
-            if because.is_empty() { String::new() } else { format!("{because}; {congestion}") };
+        let mut because = self.streams.engines.because();
+        if !because.is_empty() {
+            let congestion = shared.setup.congestion.because.clone();
+            let parts = [Some(because), shared.setup.why_not_kernel(), Some(congestion)];
+            because = parts.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        }
         let throttled_ns = shared.streams.throttled_ns();
         let sources_removed = self.context.tally.sources_removed;
         let of_streams = Part::of_sender(&shared.streams).report(because);

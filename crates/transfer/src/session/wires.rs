@@ -52,6 +52,12 @@ impl StreamSetup {
             (None, None) => WireKind::Tcp,
         }
     }
+
+    /// Why the kernel does not encrypt private streams; `None` where it does, or nothing has to.
+    #[must_use]
+    pub fn why_not_kernel(&self) -> Option<String> {
+        self.private.as_ref()?.why_not_kernel()
+    }
 }
 
 #[cfg(test)]
