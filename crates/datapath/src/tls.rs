@@ -9,6 +9,6 @@ mod records;
 mod send_end;
 
 pub use kernel_end::named_end;
-pub use receive_end::{NEW_KEYS, ReceiveEnd};
+pub use receive_end::{NewKeys, ReceiveEnd};
 pub use records::{ContentType, Opener, RECORD_BYTES, RECORDS_MAX, Sealer};
 pub use send_end::SendEnd;

@@ -14,7 +14,7 @@ use haul_datapath::{
     Boundary, EngineError, EngineInfo, Remedy, SpanFile, TlsEnd, Wait, Wire, WireKind,
     engines::{self, ENGINES},
     fallback::{Receiver, Sender},
-    tls::{ContentType, NEW_KEYS, Opener, ReceiveEnd, Sealer, named_end},
+    tls::{ContentType, NewKeys, Opener, ReceiveEnd, Sealer, named_end},
 };
 use haul_sys::ktls::{self, Cipher, Direction, Key, Version};
 use haul_testkit::{content, seed::Seed, skip::skip};
@@ -245,10 +245,14 @@ fn what_the_kernel_refuses_as_no_data_has_a_name() {
         return skip("the kernel's tls", error.to_string());
     }
     for (content, bytes, expected) in [
-        (ContentType::Handshake, &[24, 0, 0, 1, 0][..], NEW_KEYS),
+        (ContentType::Handshake, &[24, 0, 0, 1, 0][..], &*NewKeys.to_string()),
         (ContentType::Alert, &[2, 40], "the peer ended TLS with alert 40 (RFC 8446, 6.2)"),
     ] {
-        for engine in [&engines::read_write::INFO, &engines::splice::INFO] {
+        let receives = |info: &&&EngineInfo| info.open_receive.is_some();
+        for engine in engines::ENGINES.iter().filter(receives) {
+            if !engine.wires.contains(&WireKind::KernelTls) {
+                continue;
+            }
             let (near, far) = stream::wires(SocketBuffers::Automatic);
             let (Wire::Tcp(near), Wire::Tcp(far)) = (near, far) else { panic!("two sockets") };
             let key = Key {

@@ -172,6 +172,35 @@ pub fn next_record(socket: impl AsFd, cipher: Cipher) -> io::Result<u64> {
     if result == 0 { Ok(number) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The number of records that the kernel has sent on a socket with a key, whatever its cipher is;
+/// those that were counted before it got the key are in it.
+///
+/// # Errors
+/// What getsockopt(2) says; `Unsupported` for a cipher that is not here.
+pub fn records_sent(socket: impl AsFd) -> io::Result<u64> {
+    let socket = socket.as_fd();
+    // The head of `struct tls_crypto_info` alone: version and cipher.
+    let mut head = [0_u8; 4];
+    let mut len_bytes = head.len() as libc::socklen_t;
+    // SAFETY: `head` is writable for `len_bytes` bytes and both live across the call.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_TLS,
+            libc::TLS_TX,
+            head.as_mut_ptr().cast(),
+            &raw mut len_bytes,
+        )
+    };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let number = u16::from_ne_bytes([head[2], head[3]]);
+    let ciphers = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305];
+    let cipher = ciphers.into_iter().find(|cipher| cipher.number() == number);
+    next_record(socket, cipher.ok_or(io::ErrorKind::Unsupported)?)
+}
+
 /// Longest wait for what a connection of this host with itself carries.
 const CHECK_PATIENCE: Duration = Duration::from_secs(2);
 /// Bytes that are sent to see whether they are encrypted.
@@ -363,6 +392,7 @@ mod tests {
                 assert_eq!(next_record(&near, cipher).unwrap(), 6);
                 assert_eq!(send_record(&near, ALERT, &[1, 0]).unwrap(), 2);
                 assert_eq!(next_record(&near, cipher).unwrap(), 7);
+                assert_eq!(records_sent(&near).unwrap(), 7);
                 let mut buffer = [0; 100];
                 assert_eq!(receive(&far, &mut buffer).unwrap(), (5, Some(APPLICATION_DATA)));
                 assert_eq!(&buffer[..5], b"hello");

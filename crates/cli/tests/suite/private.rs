@@ -358,6 +358,46 @@ fn another_implementation_of_tls_pushes_a_file_by_the_specification() {
     assert_eq!(fs::read(place.root("file")).unwrap(), payload);
 }
 
+/// The kernel refuses the record where it decrypts, and this process names it where it does.
+#[test]
+fn a_key_update_ends_the_stream_by_name_and_the_file_arrives_by_another() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    let (mut peer, session) = with_private_session(&server, asks(&server, Direction::Push, b""));
+    let keys = Arc::new(peer.control.session_keys(&session).unwrap());
+    let payload = MARKER.repeat(100);
+    let size_bytes = payload.len() as u64;
+    peer.say(Message::FileOffer(FileOffer { size_bytes, ..offer(0, b"file", FileKind::Regular) }));
+    peer.hear(|message| matches!(message, Message::FileAnswer(_)).then_some(())).unwrap();
+    let open = |number| {
+        let socket = open_stream(server.address(), &keys, session, number);
+        let mut stream = tls(socket, client_data_config(server.token().fingerprint).unwrap());
+        let proof = proof(&stream, &keys, (session, number));
+        stream.write_all(&proof).unwrap();
+        stream
+    };
+    let mut changes_keys = open(0);
+    changes_keys.conn.refresh_traffic_keys().unwrap();
+    changes_keys.flush().unwrap();
+    peer.hear(|message| match message {
+        Message::StreamClosed(closed) => (closed.stream == StreamId(0)).then_some(()),
+        _ => None,
+    })
+    .unwrap();
+    server.process.wait_for("the stream's end", |event| {
+        event["event"] == "error" && event.to_string().contains("wants new keys on this stream")
+    });
+    let span = header(1, 0, 0, 0, size_bytes);
+    let frame = Frame::new(&keys, Digest::Crc32c, span, &payload, PayloadStatus::Confirmed);
+    open(1).write_all(&frame.encode()).unwrap();
+    let settled = peer.hear(|message| match message {
+        Message::FileSettled(settled) => Some(settled.fault.clone()),
+        _ => None,
+    });
+    assert_eq!(settled.unwrap(), None);
+    assert_eq!(fs::read(place.root("file")).unwrap(), payload);
+}
+
 /// One who stands on the path has the client's preface, and puts a handshake of its own behind it.
 #[test]
 fn nobody_but_the_session_s_client_gets_a_byte_or_gives_one() {

@@ -8,7 +8,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{NEW_KEYS, records::ContentType};
+use super::{NewKeys, records::ContentType};
 use crate::EngineError;
 
 /// Names the end of a stream whose kernel came upon a record that holds no data: recv(2) says EIO
@@ -24,12 +24,13 @@ pub fn named_end(error: EngineError, socket: &OwnedFd) -> EngineError {
         return error;
     }
     let mut record = [0; 64];
-    let why = match ktls::receive(socket, &mut record) {
-        Ok((_, Some(kind))) if kind == ContentType::Handshake.number() => NEW_KEYS.to_owned(),
+    let source = match ktls::receive(socket, &mut record) {
+        Ok((_, Some(kind))) if kind == ContentType::Handshake.number() => NewKeys.error(),
         Ok((2, Some(ktls::ALERT))) => {
-            format!("the peer ended TLS with alert {} (RFC 8446, 6.2)", record[1])
+            let why = format!("the peer ended TLS with alert {} (RFC 8446, 6.2)", record[1]);
+            io::Error::new(io::ErrorKind::InvalidData, why)
         }
         _ => return error,
     };
-    EngineError { source: io::Error::new(io::ErrorKind::InvalidData, why), ..error }
+    EngineError { source, ..error }
 }

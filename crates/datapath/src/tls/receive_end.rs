@@ -20,9 +20,25 @@ const EMPTY_RECORDS_MAX: u32 = 64;
 /// An alert that says that the peer sends nothing more (RFC 8446, 6.1).
 const CLOSE_NOTIFY: u8 = 0;
 
-/// Reason why a stream ends whose peer sends a KeyUpdate, or another message of the handshake.
-pub const NEW_KEYS: &str = "the peer wants new keys on this stream (KeyUpdate), which a private \
-    stream of haul never gets: it is replaced by another";
+/// A KeyUpdate of the peer, or another message of the handshake: the end of the stream.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error(
+    "the peer wants new keys on this stream (KeyUpdate), which a private stream of haul never \
+     gets: it is replaced by another"
+)]
+pub struct NewKeys;
+
+impl NewKeys {
+    /// Whether this is why the stream ended.
+    #[must_use]
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|cause| cause.is::<Self>())
+    }
+
+    pub(super) fn error(self) -> io::Error {
+        io::Error::new(io::ErrorKind::InvalidData, self)
+    }
+}
 
 /// A socket, the key of what comes on it, and what came and was not taken yet.
 pub struct ReceiveEnd {
@@ -115,7 +131,7 @@ impl ReceiveEnd {
                     self.is_over = is_close(&room[..len_bytes])?;
                     break;
                 }
-                ContentType::Handshake => return Err(invalid(NEW_KEYS)),
+                ContentType::Handshake => return Err(NewKeys.error()),
             }
             filled += len_bytes;
         }
@@ -205,7 +221,7 @@ impl ReceiveEnd {
             ContentType::Alert => {
                 self.is_over = is_close(&self.buffer[range])?;
             }
-            ContentType::Handshake => return Err(invalid(NEW_KEYS)),
+            ContentType::Handshake => return Err(NewKeys.error()),
         }
         Ok(true)
     }

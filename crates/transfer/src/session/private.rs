@@ -394,8 +394,14 @@ mod tests {
     }
 
     fn parts(identity: &Identity) -> (Part, Part) {
-        let client = tls::client_data_config(identity.fingerprint()).unwrap();
-        (Part::Client(client), Part::Server(tls::server_data_config(identity).unwrap()))
+        parts_with(identity, true)
+    }
+
+    /// Both sides, with AES first or with ChaCha20.
+    fn parts_with(identity: &Identity, has_aes: bool) -> (Part, Part) {
+        let client = tls::client_data_config_with(identity.fingerprint(), has_aes).unwrap();
+        let server = tls::server_data_config_with(identity, has_aes).unwrap();
+        (Part::Client(client), Part::Server(server))
     }
 
     /// Makes both ends of a stream; the client's has `of_client` as keys of its session.
@@ -429,10 +435,13 @@ mod tests {
     #[test]
     fn a_stream_carries_bytes_either_way_behind_its_handshake() {
         let own = identity();
-        let (near, far) = ends(parts(&own), keys(1), (Way::Sends, Way::Receives));
-        carries(near.unwrap(), far.unwrap());
-        let (near, far) = ends(parts(&own), keys(1), (Way::Receives, Way::Sends));
-        carries(far.unwrap(), near.unwrap());
+        for has_aes in [true, false] {
+            let parts = || parts_with(&own, has_aes);
+            let (near, far) = ends(parts(), keys(1), (Way::Sends, Way::Receives));
+            carries(near.unwrap(), far.unwrap());
+            let (near, far) = ends(parts(), keys(1), (Way::Receives, Way::Sends));
+            carries(far.unwrap(), near.unwrap());
+        }
     }
 
     #[test]

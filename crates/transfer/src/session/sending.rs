@@ -9,6 +9,7 @@ mod engine;
 pub mod following;
 mod giving;
 mod hard_links;
+mod key_use;
 mod loss;
 mod manifest_lines;
 mod moving;

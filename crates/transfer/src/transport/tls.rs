@@ -56,7 +56,14 @@ fn has_aes() -> bool {
 /// # Errors
 /// If the stored key does not belong to the certificate.
 pub fn server_data_config(identity: &Identity) -> io::Result<Arc<ServerConfig>> {
-    let has_aes = has_aes();
+    server_data_config_with(identity, has_aes())
+}
+
+/// TLS settings of a server's private data streams, where its processor is good at AES or is not.
+pub(crate) fn server_data_config_with(
+    identity: &Identity,
+    has_aes: bool,
+) -> io::Result<Arc<ServerConfig>> {
     let mut config = server_builder(identity, data_provider(has_aes))?;
     // What both are good at: the client's choice, unless this side is bad at it.
     config.ignore_client_order = !has_aes;
@@ -70,7 +77,15 @@ pub fn server_data_config(identity: &Identity) -> io::Result<Arc<ServerConfig>> 
 /// # Errors
 /// If the provider lacks TLS 1.3.
 pub fn client_data_config(fingerprint: [u8; 16]) -> io::Result<Arc<ClientConfig>> {
-    let mut config = client_builder(fingerprint, data_provider(has_aes()))?;
+    client_data_config_with(fingerprint, has_aes())
+}
+
+/// TLS settings of a client's private data streams, where its processor is good at AES or is not.
+pub(crate) fn client_data_config_with(
+    fingerprint: [u8; 16],
+    has_aes: bool,
+) -> io::Result<Arc<ClientConfig>> {
+    let mut config = client_builder(fingerprint, data_provider(has_aes))?;
     config.alpn_protocols = vec![DATA_PROTOCOL.to_vec()];
     config.resumption = Resumption::disabled();
     config.enable_secret_extraction = true;
@@ -191,5 +206,46 @@ impl ServerCertVerifier for Pinned {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::StateDirectory;
+    use rustls::{CipherSuite, ClientConnection, ServerConnection};
+
+    /// The cipher that a client and a server agree on, of which each is good at AES or is not.
+    fn agreed(identity: &Identity, client_has_aes: bool, server_has_aes: bool) -> CipherSuite {
+        let config = client_data_config_with(identity.fingerprint(), client_has_aes).unwrap();
+        let name = ServerName::try_from("haul").unwrap();
+        let mut client = ClientConnection::new(config, name).unwrap();
+        let config = server_data_config_with(identity, server_has_aes).unwrap();
+        let mut server = ServerConnection::new(config).unwrap();
+        while client.is_handshaking() || server.is_handshaking() {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut &*bytes).unwrap();
+            server.process_new_packets().unwrap();
+            bytes.clear();
+            server.write_tls(&mut bytes).unwrap();
+            client.read_tls(&mut &*bytes).unwrap();
+            client.process_new_packets().unwrap();
+        }
+        client.negotiated_cipher_suite().unwrap().suite()
+    }
+
+    #[test]
+    fn the_cipher_is_one_that_both_processors_are_good_at() {
+        let directory = tempfile::tempdir().unwrap();
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        std::fs::set_permissions(directory.path(), private).unwrap();
+        let identity = StateDirectory::open(directory.path()).unwrap().identity().unwrap();
+        let agreed = |client, server| agreed(&identity, client, server);
+        assert_eq!(agreed(true, true), CipherSuite::TLS13_AES_128_GCM_SHA256);
+        for (client, server) in [(true, false), (false, true), (false, false)] {
+            let cipher = agreed(client, server);
+            assert_eq!(cipher, CipherSuite::TLS13_CHACHA20_POLY1305_SHA256, "{client} {server}");
+        }
     }
 }

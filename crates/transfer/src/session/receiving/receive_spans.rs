@@ -20,7 +20,7 @@ use crate::{
 };
 use haul_datapath::{
     EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, WireKind, fallback,
-    tls::named_end,
+    tls::{NewKeys, named_end},
 };
 use haul_protocol::{
     FileId, ProtocolError, Receiver, SpanGrid, SpanIndex, StreamId,
@@ -197,7 +197,7 @@ pub fn run(
         Leave::Broken(error) => {
             let error = match error {
                 StreamError::Engine(error) if shared.setup.private.is_some() => {
-                    named_end(error, &this.wire).into()
+                    named(named_end(error, &this.wire))
                 }
                 error => error,
             };
@@ -208,6 +208,14 @@ pub fn run(
             }
             Err(error)
         }
+    }
+}
+
+/// Tells apart what a peer of a private stream may not do (SPEC 6.5).
+fn named(error: EngineError) -> StreamError {
+    match NewKeys::is(&error.source) {
+        true => ProtocolError::new(NewKeys.to_string()).into(),
+        false => error.into(),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::session::{
     engine_orders::{Chosen, Orders, SourceWatch},
     numa,
     rdma::Stream,
+    sending::key_use::KeyUse,
     sending::pack::PACK_FILL_MIN_BYTES,
     sending::reading_ahead::{CacheLook, OpenedAhead, ReadingAhead},
     sending::sent_spans::{SentSpan, SentSpans},
@@ -23,11 +24,11 @@ use crate::{
 };
 use haul_datapath::{
     Boundary, EngineError, FileSpan, Remedy, SpanDone, SpanFile, SpanId, SpanTap, Wait, WireKind,
-    fallback, tls::RECORDS_MAX,
+    fallback,
 };
 use haul_protocol::{
     FileId, Sender, SpanIndex, StreamId,
-    frame::{FrameHeader, HEADER_BYTES, PayloadStatus, SpanHeader, SpanTrailer, TRAILER_BYTES},
+    frame::{FrameHeader, PayloadStatus, SpanHeader, SpanTrailer},
     message::{Fault, Side},
     pack::PackWriter,
     sender::Assignment,
@@ -46,10 +47,6 @@ use std::{
 
 /// Interval at which a stream without work checks whether the session is over.
 const IDLE_POLL: Duration = Duration::from_millis(50);
-/// Bytes of a full record of TLS (RFC 8446, 5.1).
-const CONTENT_BYTES_MAX: u64 = 1 << 14;
-/// Most records that a frame ends before they are full: its header's, its payload's, its trailer's.
-const RECORDS_PER_FRAME: u64 = 3;
 /// Bytes that stand in for those that could not be read.
 static FILLER: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -161,6 +158,8 @@ pub struct SendStream {
     idle_ns: u64,
     watch: Option<SourceWatch>,
     wire: WireKind,
+    /// The key of a private stream.
+    key: Option<KeyUse>,
     /// Number of the last order that was followed.
     order: u64,
     pub(super) copied_bytes: u64,
@@ -209,6 +208,7 @@ impl SendStream {
         let of = Stream { streams: &shared.streams, setup: &shared.setup, stream, figures };
         let (wire, candidates) = wires::wire(&of, socket, Way::Sends, chosen.both())?;
         let kind = wire.kind();
+        let key = shared.setup.private.as_ref().map(|private| KeyUse::of(private, &wire));
         let sender =
             fallback::Sender::open(candidates, wire, &host, memory).map_err(|error| error.cause)?;
         Ok(Self {
@@ -226,6 +226,7 @@ impl SendStream {
             idle_ns: 0,
             watch: SourceWatch::new(&host, kind, shared.setup.sees_bytes(), chosen),
             wire: kind,
+            key,
             order: 0,
             copied_bytes: 0,
             payload_bytes: 0,
@@ -270,11 +271,7 @@ impl SendStream {
 
     /// Whether the key of a private stream has protected so much that another is due.
     fn has_used_up_key(&self) -> bool {
-        let Some(private) = &self.shared.setup.private else { return false };
-        let frames_bytes = self.sequence * (HEADER_BYTES + TRAILER_BYTES) as u64;
-        let bytes = self.payload_bytes + frames_bytes;
-        let records = bytes / CONTENT_BYTES_MAX + self.sequence * RECORDS_PER_FRAME;
-        bytes >= private.rekey_after_bytes || records >= RECORDS_MAX / 2
+        self.key.as_ref().is_some_and(|key| key.is_used_up(self.sequence, self.payload_bytes))
     }
 
     /// Ends the stream for the sake of its key, and stays until the receiver has closed it: then
