@@ -341,9 +341,11 @@ impl StateDirectory {
     ) -> Result<StoredToken, message::Fault> {
         let hash = hex(&Token::secret_hash(secret));
         let tokens = self.stored_tokens().map_err(|problem| state_fault(&problem))?;
-        let mut known =
-            tokens.into_iter().filter(|t| same_secret(t.secret_hash.as_bytes(), hash.as_bytes()));
-        let Some(record) = known.next() else { return Err(unknown()) };
+        // All are compared before any is looked at: the time does not tell which one it was.
+        let is_it =
+            |token: &StoredToken| same_secret(token.secret_hash.as_bytes(), hash.as_bytes());
+        let known: Vec<StoredToken> = tokens.into_iter().filter(is_it).collect();
+        let Some(record) = known.into_iter().next() else { return Err(unknown()) };
         check_good(&record.record())?;
         check_root(&record, served)?;
         let used_for = record.used_for.as_ref().zip(purpose);

@@ -20,6 +20,7 @@ use haul_sys::ktls;
 use haul_testkit::{
     faulty_proxy::{Direction as Way, Fault, FaultyProxy, Kind},
     skip::skip,
+    strace::Strace,
 };
 use haul_transfer::internals::{PRIVATE_LABEL, SessionKeys, client_config, client_data_config};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, pki_types::ServerName};
@@ -110,6 +111,38 @@ fn where_a_kernel_takes_the_keys_and_does_not_encrypt_this_process_does() {
         let tune = place.command(&words!["tune", "--json"]);
         let shown = format!("{:?}", Haul::start(behind(&pretends, tune)).finish().events);
         assert!(shown.contains("takes the keys of TLS and does not encrypt"), "{shown}");
+    }
+}
+
+/// Counted at the side that sends, for each kind of engine that encrypts in this process.
+#[test]
+fn a_call_sends_many_records() {
+    let place = Place::new();
+    place.file(&place.root("data"), 32 * MIB);
+    for engine in ["tls", "direct"] {
+        let server = Server::start(&place);
+        let log = place.path(&format!("calls-{engine}"));
+        let strace = match Strace::watch(server.process.id(), "sendto,sendmsg,write,writev", &log) {
+            Ok(strace) => strace,
+            Err(why) => return skip("strace and the right to trace", why.to_string()),
+        };
+        let words = words![server.url("data"), place.target(engine), "--protection", "private"];
+        let words = [words, words!["--send-engine", engine, "--streams", "1"]].concat();
+        let report = place.pull(&words).ok().clone();
+        server.wait_for_sessions(1);
+        let calls = strace.log();
+        if report["send_engine"].as_str().unwrap().contains("sendfile") {
+            return skip("TLS in this process", report["send_engine"].to_string());
+        }
+        // What a call took of the connection of data: the others carry some hundred bytes.
+        let sent = calls.lines().filter(|line| !line.contains("unfinished"));
+        let lens = sent.filter_map(|line| line.rsplit("= ").next()?.trim().parse::<u64>().ok());
+        let large: Vec<u64> = lens.filter(|len| *len >= 16 << 10).collect();
+        let bytes: u64 = large.iter().sum();
+        assert!(bytes >= 32 * MIB, "{bytes} bytes in {} calls: {report}", large.len());
+        let most = 2 * 32 * MIB / (256 << 10);
+        assert!(large.len() as u64 <= most, "{engine}: {} calls for 32 MiB", large.len());
+        assert_same_files(&place.root("data"), &place.target(engine));
     }
 }
 
@@ -295,7 +328,8 @@ fn asks(server: &Server, direction: Direction, path: &[u8]) -> message::Open {
     message::Open { protection, digest, ..Peer::asks(server, direction, path) }
 }
 
-fn with_private_session(server: &Server, asked: message::Open) -> (Peer, [u8; 16]) {
+/// A session whose streams are private, as a client that can do that opens it.
+pub fn with_private_session(server: &Server, asked: message::Open) -> (Peer, [u8; 16]) {
     let mut peer = Peer::connect(server);
     let Message::Hello(mut hello) = hello(1, 1) else { panic!("a hello") };
     hello.capabilities.push(CAPABILITY_PRIVATE);

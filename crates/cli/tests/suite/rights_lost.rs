@@ -14,12 +14,13 @@ use crate::{
         sshd::{Sshd, there},
         wait_until,
     },
+    private::with_private_session,
     rights::{asks, every_message, hear_out, need, token},
 };
 use haul_protocol::{
     Message, StreamId,
     frame::{FrameHeader, HEADER_BYTES, Preface},
-    message::{Direction, Fault, FaultCode, FileKind, FileOffer},
+    message::{self, Direction, Fault, FaultCode, FileKind, FileOffer},
 };
 use haul_transfer::{NewToken, Rights, StateDirectory, internals::SessionKeys};
 use std::{
@@ -158,13 +159,22 @@ fn a_probe_whose_token_is_revoked_ends_in_its_round() {
 /// A revocation as the users of both ends see it.
 #[test]
 fn a_transfer_whose_token_is_revoked_ends_with_the_reason_and_does_not_come_back() {
+    ends_with_its_token("safe");
+}
+
+#[test]
+fn a_private_transfer_whose_token_is_revoked_ends_with_the_reason_too() {
+    ends_with_its_token("private");
+}
+
+fn ends_with_its_token(protection: &str) {
     let place = Place::new();
     place.file(&place.source("data"), 24 * MIB);
     place.file(&place.root("there"), 24 * MIB);
     let server = Server::start(&place);
     let start = |words: &[std::ffi::OsString], key: &str| -> Haul {
         let slow = words!["--bwlimit", "3M", "--span-size", "256K", "--retry-for", "1h"];
-        let transfer = place.start(&[words, &slow].concat());
+        let transfer = place.start(&[words, &slow, &words!["--protection", protection]].concat());
         transfer.wait_for_bytes(key, MIB);
         transfer
     };
@@ -182,9 +192,35 @@ fn a_transfer_whose_token_is_revoked_ends_with_the_reason_and_does_not_come_back
     }
     assert!(!place.root("data").exists() && !place.target("there").exists());
     // With another token the same command goes on from there.
-    let ran = place.push(&words![place.source("data"), server.url("")]);
+    let with = words!["--protection", protection];
+    let ran = place.push(&[words![place.source("data"), server.url("")], with].concat());
     assert!(ran.ok()["resumed_bytes"].as_u64().unwrap() >= MIB, "{ran:?}");
     assert_same_files(&place.source("data"), &place.root("data"));
+}
+
+/// Streams that have a right to be opened, and whose peer does not get on with its handshake.
+#[test]
+fn a_private_stream_in_its_handshake_ends_with_its_token() {
+    let place = Place::new();
+    place.file(&place.root("there"), 1000);
+    let server = Server::start(&place);
+    let (bad, id) = token(&place, |_| {});
+    let asked = asks(&server, &bad, Direction::Pull, b"there");
+    let asked = message::Open { protection: message::Protection::Private, ..asked };
+    let (mut peer, session) = with_private_session(&server, asked);
+    let keys = peer.control.session_keys(&session).unwrap();
+    let silent = open_stream(server.address(), &keys, session, 0);
+    let mut begun = open_stream(server.address(), &keys, session, 1);
+    // The head of a record that is to hold a client's first message, and a byte of it.
+    begun.write_all(&[22, 3, 1, 0, 200, 1]).unwrap();
+    peer.sync().unwrap();
+    revoke(&place, &id);
+    refusal(&mut peer, FaultCode::TokenRevoked);
+    for mut stream in [silent, begun] {
+        assert_eq!(rest_of(&mut stream), 0);
+    }
+    server.wait_for_sessions(1);
+    server.still_serves(&place);
 }
 
 /// Bytes that a preface gets for an answer.
