@@ -9,6 +9,7 @@ import io.github.haul.client.TransferListener;
 import io.github.haul.client.TransferNotice;
 import io.github.haul.client.TransferProgress;
 import io.github.haul.client.TransferResult;
+import java.util.Objects;
 import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
@@ -77,7 +78,7 @@ final class TransferRun {
             screen.failure(new Problem("", "", "", "interrupted", "", "", hint));
             return ExitStatus.SOME_FAILED;
         } catch (ExecutionException failed) {
-            return show(failed.getCause());
+            return show(Objects.requireNonNull(failed.getCause(), "a future fails by a cause"));
         } finally {
             interrupt.isOver();
         }

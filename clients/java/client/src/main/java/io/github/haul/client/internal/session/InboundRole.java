@@ -75,7 +75,7 @@ abstract class InboundRole implements Role {
 
     @Override
     public @Nullable Control pollMessage() {
-        return shared().<@Nullable Control, RuntimeException>with(Receiver::pollMessage);
+        return shared().find(Receiver::pollMessage);
     }
 
     @Override
@@ -102,7 +102,7 @@ abstract class InboundRole implements Role {
                 patience.check(
                         nowNs,
                         handled + headway() + streams().receivedBytes(),
-                        () -> shared().with(Receiver::awaits));
+                        () -> shared().find(Receiver::awaits));
         return due == null ? null : new SessionEnd.Refused(due, true);
     }
 
@@ -121,7 +121,7 @@ abstract class InboundRole implements Role {
     }
 
     private @Nullable ReceiverEvent pollEvent() {
-        return shared().<@Nullable ReceiverEvent, RuntimeException>with(Receiver::pollEvent);
+        return shared().find(Receiver::pollEvent);
     }
 
     /**

@@ -93,7 +93,7 @@ final class PushRole implements Role {
 
     @Override
     public @Nullable Control pollMessage() {
-        return shared.<@Nullable Control, RuntimeException>with(Sender::pollMessage);
+        return shared.find(Sender::pollMessage);
     }
 
     @Override
@@ -128,7 +128,7 @@ final class PushRole implements Role {
         if (cut != null) {
             return cut;
         }
-        Fault due = patience.check(nowNs, handled, () -> shared.with(Sender::awaits));
+        Fault due = patience.check(nowNs, handled, () -> shared.find(Sender::awaits));
         return due == null ? null : new SessionEnd.Refused(due, true);
     }
 
@@ -212,7 +212,7 @@ final class PushRole implements Role {
     }
 
     private @Nullable SenderEvent pollEvent() {
-        return shared.<@Nullable SenderEvent, RuntimeException>with(Sender::pollEvent);
+        return shared.find(Sender::pollEvent);
     }
 
     private void handleEvent(SenderEvent event) {

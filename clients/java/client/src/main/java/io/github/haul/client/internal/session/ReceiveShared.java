@@ -34,7 +34,7 @@ final class ReceiveShared extends SharedMachine<Receiver> {
     }
 
     @Nullable TargetEntry entry(int file) {
-        return this.<@Nullable TargetEntry, RuntimeException>with(machine -> entries.get(file));
+        return find(machine -> entries.get(file));
     }
 
     /** The file that a span is written to; null where it is given up by now. */
@@ -44,7 +44,7 @@ final class ReceiveShared extends SharedMachine<Receiver> {
 
     /** Forgets a file that is settled. */
     @Nullable TargetEntry remove(int file) {
-        return this.<@Nullable TargetEntry, RuntimeException>with(
+        return find(
                 machine -> {
                     if (holding.remove(file)) {
                         smallFiles.release();

@@ -30,7 +30,7 @@ final class SendShared extends SharedMachine<Sender> {
 
     /** Waits for the next span of a stream; null when it is to send no more. */
     @Nullable Work take(int stream, SendStream asking) throws InterruptedException {
-        return this.<@Nullable Work, InterruptedException>with(
+        return find(
                 machine -> {
                     while (!isStopping && !asking.isClosed()) {
                         Work work = next(machine, stream, Long.MAX_VALUE);
@@ -45,14 +45,12 @@ final class SendShared extends SharedMachine<Sender> {
 
     /** Takes the next span of a stream, if one waits now. */
     @Nullable Work takeNow(int stream) {
-        return this.<@Nullable Work, RuntimeException>with(
-                machine -> next(machine, stream, Long.MAX_VALUE));
+        return find(machine -> next(machine, stream, Long.MAX_VALUE));
     }
 
     /** Takes the next span, if it is all of a file of at most so many bytes. */
     @Nullable Work takeSmall(int stream, long bytesMax) {
-        return this.<@Nullable Work, RuntimeException>with(
-                machine -> next(machine, stream, bytesMax));
+        return find(machine -> next(machine, stream, bytesMax));
     }
 
     private @Nullable Work next(Sender machine, int stream, long wholeFileMax) {
@@ -101,16 +99,16 @@ final class SendShared extends SharedMachine<Sender> {
     }
 
     void put(int file, SourceEntry source) {
-        with(machine -> sources.put(file, source));
+        run(machine -> sources.put(file, source));
     }
 
     @Nullable SourceEntry source(int file) {
-        return this.<@Nullable SourceEntry, RuntimeException>with(machine -> sources.get(file));
+        return find(machine -> sources.get(file));
     }
 
     /** Forgets a file that is settled. */
     @Nullable SourceEntry remove(int file) {
-        return this.<@Nullable SourceEntry, RuntimeException>with(
+        return find(
                 machine -> {
                     sent.remove(file);
                     return sources.remove(file);

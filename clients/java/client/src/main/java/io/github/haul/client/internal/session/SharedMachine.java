@@ -14,8 +14,13 @@ abstract class SharedMachine<M> {
     private final M machine;
 
     /** What is done with the machine while its lock is held. */
-    interface WithMachine<M, T extends @Nullable Object, E extends Exception> {
+    interface WithMachine<M, T, E extends Exception> {
         T apply(M machine) throws E;
+    }
+
+    /** What is looked for with the machine while its lock is held, and may not be there. */
+    interface FindWithMachine<M, T, E extends Exception> {
+        @Nullable T find(M machine) throws E;
     }
 
     /** What is done with the machine and has no result. */
@@ -28,11 +33,20 @@ abstract class SharedMachine<M> {
     }
 
     /** Does something with the machine. */
-    final <T extends @Nullable Object, E extends Exception> T with(WithMachine<M, T, E> work)
-            throws E {
+    final <T, E extends Exception> T with(WithMachine<M, T, E> work) throws E {
         lock.lock();
         try {
             return work.apply(machine);
+        } finally {
+            lock.unlock();
+        }
+    }
+
+    /** Looks for something with the machine; null where it is not there. */
+    final <T, E extends Exception> @Nullable T find(FindWithMachine<M, T, E> work) throws E {
+        lock.lock();
+        try {
+            return work.find(machine);
         } finally {
             lock.unlock();
         }

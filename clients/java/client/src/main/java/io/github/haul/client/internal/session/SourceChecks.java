@@ -184,11 +184,7 @@ final class SourceChecks {
     }
 
     private void found(int file, @Nullable Fault fault) {
-        shared.<@Nullable Void, RuntimeException>with(
-                machine -> {
-                    machine.sourceChecked(file, fault);
-                    return null;
-                });
+        shared.run(machine -> machine.sourceChecked(file, fault));
     }
 
     void stop() {

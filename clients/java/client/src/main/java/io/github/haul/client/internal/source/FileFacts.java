@@ -10,6 +10,7 @@ import java.nio.file.attribute.BasicFileAttributes;
 import java.nio.file.attribute.FileTime;
 import java.time.Instant;
 import java.util.Map;
+import java.util.Objects;
 
 /**
  * What a file system says of a name, as far as this platform tells it.
@@ -58,7 +59,7 @@ public record FileFacts(
     }
 
     private static FileFacts ofUnix(Map<String, Object> found) {
-        int mode = (Integer) found.get("mode");
+        int mode = (int) number(found, "mode");
         FileKind kind =
                 switch (mode & TYPE_BITS) {
                     case 0100000 -> FileKind.REGULAR;
@@ -66,19 +67,27 @@ public record FileFacts(
                     case 0120000 -> FileKind.SYMLINK;
                     default -> FileKind.FILE_KIND_UNKNOWN;
                 };
-        Instant mtime = ((FileTime) found.get("lastModifiedTime")).toInstant();
-        Instant ctime = ((FileTime) found.get("ctime")).toInstant();
+        Instant mtime = time(found, "lastModifiedTime");
+        Instant ctime = time(found, "ctime");
         return new FileFacts(
                 kind,
-                kind == FileKind.REGULAR ? (Long) found.get("size") : 0,
+                kind == FileKind.REGULAR ? number(found, "size") : 0,
                 mode & MODE_BITS,
                 mtime.getEpochSecond(),
                 mtime.getNano(),
                 ctime.getEpochSecond(),
                 ctime.getNano(),
-                (Long) found.get("ino"),
-                (Long) found.get("dev"),
-                (Integer) found.get("nlink"));
+                number(found, "ino"),
+                number(found, "dev"),
+                (int) number(found, "nlink"));
+    }
+
+    private static long number(Map<String, Object> found, String name) {
+        return ((Number) Objects.requireNonNull(found.get(name), name)).longValue();
+    }
+
+    private static Instant time(Map<String, Object> found, String name) {
+        return ((FileTime) Objects.requireNonNull(found.get(name), name)).toInstant();
     }
 
     private static FileFacts ofAny(BasicFileAttributes found) {

@@ -75,8 +75,9 @@ public final class ClientHandshake {
             reply = message.getHelloReply();
             return null;
         }
-        ProtocolViolation.unless(
-                message.hasOpened() && earlier != null, "a message out of order in the handshake");
+        if (!message.hasOpened() || earlier == null) {
+            throw new ProtocolViolation("a message out of order in the handshake");
+        }
         checkToldKeys(earlier, message.getOpened());
         return new Granted(
                 List.copyOf(earlier.getCapabilitiesList()),
