@@ -5,6 +5,7 @@ host's files, read-only (9p); what is written lies above them in its memory and 
 boots out of an archive that `busybox` begins in and that has the modules for that.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -24,6 +25,10 @@ KERNELS = ["linux-image-6.12-amd64", "linux-image-amd64"]
 OTHER_KERNEL = "HAUL_LAB_KERNEL"
 KERNEL = r"linux-image-6\.12\.\S*amd64"
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
+# What the machine itself needs, as provide() takes it.
+NEEDS = {
+    "qemu-system-x86_64": "qemu-system-x86", "modprobe": "kmod", "xz": "xz-utils", "cpio": "cpio",
+}
 # What the host's files are reached by.
 BOOT_MODULES = ["virtio_pci", "virtio_rng", "9pnet_virtio", "9p", "overlay"]
 
@@ -54,6 +59,21 @@ cd {directory}
 echo "lab: over"
 echo o > /proc/sysrq-trigger; sleep 20
 """
+
+
+def executables():
+    """The programs that `cargo xtask test` builds, by the names of their targets."""
+    words = ["cargo", "test", "--no-run", "--message-format", "json", "--workspace"]
+    # As `cargo xtask test` builds them: with libfabric where that is there.
+    if subprocess.run(["pkg-config", "--exists", "libfabric"], check=False).returncode == 0:
+        words += ["--features", "haul-cli/fabric"]
+    lines = subprocess.run(words, cwd=ROOT, check=True, stdin=subprocess.DEVNULL,
+                           stdout=subprocess.PIPE, text=True).stdout.splitlines()
+    made = [one for one in map(json.loads, lines) if one.get("executable")]
+    names = {one["target"]["name"]: one["executable"] for one in made if one["profile"]["test"]}
+    names["haul"] = next(one["executable"] for one in made
+                         if one["target"]["name"] == "haul" and not one["profile"]["test"])
+    return names
 
 
 def is_there(program):

@@ -4,7 +4,6 @@
 //! and ends with an exit status other than 0 when anything it looked at is not in order.
 
 mod bench;
-mod cards;
 mod check;
 mod child;
 mod dist;
@@ -22,6 +21,7 @@ mod soak;
 mod test;
 mod test_totals;
 mod tidy;
+mod trials;
 mod unpacked;
 
 use std::path::{Path, PathBuf};

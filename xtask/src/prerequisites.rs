@@ -40,7 +40,7 @@ const PREREQUISITES: [Prerequisite; 31] = [
     Prerequisite { program: "sshd", package: "openssh-server", tests: "tests of copies over ssh" },
     Prerequisite { program: "curl", package: "curl", tests: "a test of the installer" },
     Prerequisite { program: "shellcheck", package: "shellcheck", tests: "a test of scripts" },
-    Prerequisite { program: "python3", package: "python3", tests: "the trial of RDMA cards" },
+    Prerequisite { program: "python3", package: "python3", tests: "trials in a virtual machine" },
     Prerequisite { program: "pip3", package: "python3-pip", tests: "tests of HyperQueue" },
     Prerequisite { program: "parallel", package: "parallel", tests: "tests of GNU parallel" },
     Prerequisite { program: "slurmctld", package: "slurmctld", tests: "tests of Slurm" },

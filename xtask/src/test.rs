@@ -5,7 +5,7 @@
 //! alone: what passes then counts as passed and is named, as its first failure may be a race.
 //!
 //! Beside the first of them run the tests of the JVM client (jvm.rs); behind both, alone, the
-//! trial of RDMA cards (cards.rs), which counts as one test.
+//! trials in a virtual machine (trials.rs), each of which counts as one test.
 //!
 //! When all passed, a sample of mutants (mutants.rs) asks whether the tests still notice them.
 //!
@@ -20,7 +20,7 @@ use std::process::{ExitStatus, Stdio};
 use anyhow::{Context, Result};
 
 use crate::test_totals::TestTotals;
-use crate::{Outcome, cards, child, jvm, mutants, prerequisites};
+use crate::{Outcome, child, jvm, mutants, prerequisites, trials};
 
 /// The variable that tells `haul_testkit::skip` where to write.
 const SKIP_LOG_VARIABLE: &str = "HAUL_SKIP_LOG";
@@ -42,7 +42,7 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
         [] => all_tests(features),
         _ => vec![named_tests(features, arguments)],
     };
-    let mut has_trial = arguments.is_empty();
+    let mut trials = if arguments.is_empty() { trials::TRIALS.to_vec() } else { Vec::new() };
     let mut of_jvm = arguments.is_empty().then(|| jvm::Tests::start(root));
     for pass in &passes {
         let failed_before = totals.failures();
@@ -53,9 +53,9 @@ pub fn run(root: &Path, arguments: &[&str]) -> Result<Outcome> {
         }
         // What needs the host alone comes behind both.
         let of_jvm = of_jvm.take().map(jvm::Tests::finish);
-        let of_cards = std::mem::take(&mut has_trial).then(|| cards::try_out(root));
-        let of_cards = of_cards.map(|(result, skipped)| (result.to_owned(), skipped));
-        for (result, skipped) in of_jvm.into_iter().chain(of_cards) {
+        let tried = trials.drain(..).map(|trial| trials::try_out(root, trial));
+        let tried = tried.map(|(result, skipped)| (result.to_owned(), skipped));
+        for (result, skipped) in of_jvm.into_iter().chain(tried) {
             result.lines().for_each(|line| totals.read_line(line));
             skip_log.add(&skipped.unwrap_or_default())?;
         }

@@ -1,4 +1,4 @@
-//! The trial `lab/rdma` as one of the tests: RDMA cards, in a virtual machine.
+//! Trials of `lab/` that are tests, in a virtual machine: RDMA cards, and TLS in the kernel.
 //!
 //! The machine emulates each instruction, and has peers that wait for each other: beside other
 //! tests it took four times as long, and waits in it came to their ends.
@@ -10,8 +10,19 @@ use anyhow::{Context, Result};
 
 use crate::{child, prerequisites};
 
-/// The command that runs the whole of it.
-const NAME: &str = "cargo xtask lab rdma";
+/// A trial that counts as one test, in its brief form.
+#[derive(Clone, Copy)]
+pub struct Trial {
+    /// The name of its script below `lab/`.
+    script: &'static str,
+    /// Whether the programs that it runs are built with libfabric.
+    has_fabric: bool,
+}
+
+/// The trials, in the order in which they run.
+pub const TRIALS: [Trial; 2] =
+    [Trial { script: "rdma", has_fabric: true }, Trial { script: "kernel-tls", has_fabric: false }];
+
 /// The exit status by which the trial says that something cannot be had on this host.
 const LACKS: i32 = 77;
 
@@ -26,56 +37,65 @@ enum Ended {
 
 /// Runs the trial while no other test runs; one that does not hold is tried once more. Returns the
 /// lines by which cargo tells the result of a test, and one for the log of skips.
-pub fn try_out(root: &Path) -> (&'static str, Option<String>) {
-    if let Some(lacks) = get_ready(root) {
-        return told(Ended::Lacks(lacks));
+pub fn try_out(root: &Path, trial: Trial) -> (&'static str, Option<String>) {
+    let name = trial.name();
+    if let Some(lacks) = get_ready(root, trial) {
+        return told(&name, Ended::Lacks(lacks));
     }
-    let ended = match shown(run(root, &["--brief"])) {
+    let run = || shown(&name, run(root, trial, "--brief"));
+    let ended = match run() {
         Ended::DoesNotHold => {
-            println!("test: {NAME} does not hold; once more");
-            shown(run(root, &["--brief"]))
+            println!("test: {name} does not hold; once more");
+            run()
         }
         ended => ended,
     };
-    told(ended)
+    told(&name, ended)
 }
 
-fn told(ended: Ended) -> (&'static str, Option<String>) {
+impl Trial {
+    /// The command that runs the whole of it.
+    fn name(self) -> String {
+        format!("cargo xtask lab {}", self.script)
+    }
+}
+
+fn told(name: &str, ended: Ended) -> (&'static str, Option<String>) {
     match ended {
         Ended::Holds => ("running 1 test\ntest result: ok. 1 passed; 0 failed", None),
         Ended::DoesNotHold => ("running 1 test\ntest result: FAILED. 0 passed; 1 failed", None),
         Ended::Lacks(what) => {
-            let line = format!("skipped: needs a virtual machine, found: {what}\t{NAME}\t\n");
+            let line = format!("skipped: needs a virtual machine, found: {what}\t{name}\t\n");
             ("running 1 test\ntest result: ok. 1 passed; 0 failed", Some(line))
         }
     }
 }
 
-fn shown(ran: Result<(Ended, String)>) -> Ended {
+fn shown(name: &str, ran: Result<(Ended, String)>) -> Ended {
     match ran {
         Ok((ended, output)) => {
             print!("{output}");
             ended
         }
         Err(error) => {
-            println!("test: {NAME}: {error:#}");
+            println!("test: {name}: {error:#}");
             Ended::DoesNotHold
         }
     }
 }
 
 /// Installs and unpacks what the machine needs and builds the tests; says what is missing.
-fn get_ready(root: &Path) -> Option<String> {
+fn get_ready(root: &Path, trial: Trial) -> Option<String> {
     if !child::is_installed("python3") {
         return Some("python3".to_owned());
     }
-    if !prerequisites::has_libfabric(root) {
+    if trial.has_fabric && !prerequisites::has_libfabric(root) {
         return Some("libfabric-dev".to_owned());
     }
     // What does not build is said by the tests' own run.
     let mut build = child::cargo(root, &["test", "--no-run", "--workspace"]);
     build.args(prerequisites::features(root)).stdout(Stdio::null()).status().ok();
-    match run(root, &["--provide"]) {
+    match run(root, trial, "--provide") {
         Ok((Ended::Holds, _)) => None,
         Ok((Ended::Lacks(what), _)) => Some(what),
         Ok((Ended::DoesNotHold, said)) => Some(said),
@@ -83,11 +103,11 @@ fn get_ready(root: &Path) -> Option<String> {
     }
 }
 
-fn run(root: &Path, words: &[&str]) -> Result<(Ended, String)> {
-    let script: PathBuf = root.join("lab/rdma");
+fn run(root: &Path, trial: Trial, word: &str) -> Result<(Ended, String)> {
+    let script: PathBuf = root.join("lab").join(trial.script);
     let mut command = child::command(root, "python3", &[]);
-    command.arg(script).args(words).stderr(Stdio::inherit());
-    let output = command.output().with_context(|| format!("cannot start {NAME}"))?;
+    command.arg(script).arg(word).stderr(Stdio::inherit());
+    let output = command.output().with_context(|| format!("cannot start {}", trial.name()))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let ended = match output.status.code() {
         Some(0) => Ended::Holds,
@@ -109,7 +129,7 @@ mod tests {
     #[test]
     fn a_trial_counts_as_one_test_and_without_its_machine_as_skipped() {
         let counts = |ended| {
-            let (result, skipped) = told(ended);
+            let (result, skipped) = told("a trial", ended);
             let mut totals = TestTotals::default();
             // A program of tests that died before it.
             totals.read_line("running 2 tests");
