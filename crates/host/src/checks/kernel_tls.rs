@@ -28,9 +28,12 @@ fn look(machine: &Machine, _: &Goal) -> Vec<Finding> {
         return vec![match machine.try_kernel_tls() {
             None => Finding::good(Weight::Low, SUBJECT, "there"),
             Some(Ok(())) => Finding::good(Weight::Low, SUBJECT, "there, and it encrypts"),
-            Some(Err(why)) => Finding::improve(Weight::Low, SUBJECT, &why, "a kernel that encrypts")
-                .needs(Needs::ContainerHost)
-                .note("tried on this host; haul encrypts in its own process instead, as in a sandbox"),
+            Some(Err(why)) => {
+                let why = why.to_string();
+                Finding::improve(Weight::Low, SUBJECT, &why, "a kernel that encrypts")
+                    .needs(Needs::ContainerHost)
+                    .note("tried on this host; haul encrypts in its own process instead")
+            }
         }];
     }
     let finding = Finding::improve(Weight::Low, SUBJECT, "none", "module tls")

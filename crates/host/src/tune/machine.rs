@@ -144,12 +144,12 @@ impl Machine {
 
     /// Tries whether the kernel encrypts and decrypts TLS; `None` where nobody can tell.
     #[must_use]
-    pub fn try_kernel_tls(&self) -> Option<Result<(), String>> {
+    pub fn try_kernel_tls(&self) -> Option<io::Result<()>> {
         if self.is_live() {
-            return self.kernel_tls.map(|trial| trial().map_err(|error| error.to_string()));
+            return self.kernel_tls.map(|trial| trial());
         }
         let stored = fs::read_to_string(self.root.join(STORED_ANSWERS).join("kernel-tls")).ok()?;
-        Some(stored.strip_prefix("! ").map_or(Ok(()), |words| Err(words.trim().to_owned())))
+        Some(stored.strip_prefix("! ").map_or(Ok(()), |words| Err(io::Error::other(words.trim()))))
     }
 
     #[must_use]

@@ -72,20 +72,16 @@ impl By {
 }
 
 /// Whether this host's kernel encrypts with the cipher, and why not; it is tried once.
-fn kernel_encrypts(cipher: Cipher) -> Result<(), &'static str> {
-    static AES: OnceLock<Result<(), String>> = OnceLock::new();
-    static CHACHA: OnceLock<Result<(), String>> = OnceLock::new();
+fn kernel_encrypts(cipher: Cipher) -> Result<(), &'static io::Error> {
+    static AES: OnceLock<io::Result<()>> = OnceLock::new();
+    static CHACHA: OnceLock<io::Result<()>> = OnceLock::new();
+    static NO_STREAM_S: OnceLock<io::Result<()>> = OnceLock::new();
     let tried = match cipher {
-        Cipher::Aes128Gcm => &AES,
-        Cipher::ChaCha20Poly1305 => &CHACHA,
-        Cipher::Aes256Gcm => return Err("no stream has this cipher"),
+        Cipher::Aes128Gcm => AES.get_or_init(|| ktls::check(Version::Tls13, cipher)),
+        Cipher::ChaCha20Poly1305 => CHACHA.get_or_init(|| ktls::check(Version::Tls13, cipher)),
+        Cipher::Aes256Gcm => NO_STREAM_S.get_or_init(|| Err(io::ErrorKind::Unsupported.into())),
     };
-    let in_words = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => "it has no TLS (modprobe tls)".to_owned(),
-        _ => error.to_string(),
-    };
-    let tried = tried.get_or_init(|| ktls::check(Version::Tls13, cipher).map_err(in_words));
-    tried.as_ref().copied().map_err(String::as_str)
+    tried.as_ref().copied()
 }
 
 /// The part of this side in the handshake.
@@ -118,7 +114,10 @@ impl Private {
     #[must_use]
     pub fn why_not_kernel(&self) -> Option<String> {
         let why = kernel_encrypts(Cipher::Aes128Gcm).err().filter(|_| self.by == By::Process)?;
-        Some(format!("the kernel does not encrypt: {why}"))
+        Some(match why.kind() {
+            io::ErrorKind::NotFound => "the kernel has no TLS (modprobe tls)".to_owned(),
+            _ => format!("the kernel does not encrypt: {why}"),
+        })
     }
 }
 

@@ -14,7 +14,7 @@ const RECORDS_PER_FRAME: u64 = 3;
 /// AES-GCM, since one span may follow.
 const RECORDS_BEFORE_RENEWAL: u64 = RECORDS_MAX / 2;
 
-/// What the key of a stream has protected, and may protect.
+/// The use of a stream's key: how much it has protected, and may protect.
 pub struct KeyUse {
     bytes_max: u64,
     records_max: u64,
