@@ -92,13 +92,26 @@ fn kubectl_knows_every_field_of_the_files() {
     let shards = of_kind(&plan, "ConfigMap")["data"]["SHARDS"].as_str().unwrap();
     assert_eq!(job["completions"].to_string(), shards, "a completion for each shard");
     for job in [job, &of_kind(&plan, "Job")["spec"]] {
-        let named = &job["podFailurePolicy"]["rules"][0]["onExitCodes"]["containerName"];
-        assert_eq!(*named, container(job)["name"]);
+        let rules = job["podFailurePolicy"]["rules"].as_array().unwrap();
+        let named = rules.iter().map(|rule| &rule["onExitCodes"]["containerName"]);
+        let named: Vec<&Value> = named.filter(|name| !name.is_null()).collect();
+        assert_eq!(named, [&container(job)["name"]]);
     }
 }
 
 fn container(job: &Value) -> &Value {
     &job["template"]["spec"]["containers"][0]
+}
+
+fn text_of(word: &Value) -> String {
+    word.as_str().unwrap().to_owned()
+}
+
+/// Words that run others as the user of a container, in the group that Kubernetes gives it.
+fn as_user(pod: &Value, container: &Value) -> String {
+    let users = [container, pod].map(|it| &it["securityContext"]["runAsUser"]);
+    let user = users.into_iter().find_map(Value::as_u64).unwrap();
+    format!("setpriv --reuid={user} --regid=0 --clear-groups")
 }
 
 /// Pods of a job on this machine: its words, its variables, and its volumes in namespaces.
@@ -109,11 +122,12 @@ struct Pods<'a> {
 }
 
 impl Pods<'_> {
-    /// A pod, as the node would start it for an index.
+    /// A pod, as the node would start it for an index: its first containers, and then its own, as
+    /// the user that each is to have.
     fn command(&self, index: u32) -> Command {
         let mut variables = self.variables.clone();
         variables.insert("JOB_COMPLETION_INDEX".into(), index.to_string());
-        // The container has an own /mnt, with the volumes in it.
+        // The containers have an own /mnt, with the volumes in it.
         let mut script = String::from("set -e; mount -t tmpfs none /mnt\n");
         for mount in container(self.job)["volumeMounts"].as_array().unwrap() {
             let at = mount["mountPath"].as_str().unwrap();
@@ -123,7 +137,13 @@ impl Pods<'_> {
             let volume = volume.display();
             script += &format!("mkdir -p {at}; mount -o {options} {volume} {at}\n");
         }
-        script += "exec haul \"$@\"";
+        let pod = &self.job["template"]["spec"];
+        for first in pod["initContainers"].as_array().into_iter().flatten() {
+            let words = first["command"].as_array().unwrap().iter();
+            let words: Vec<String> = words.map(|word| format!("'{}'", text_of(word))).collect();
+            script += &format!("{} {}\n", as_user(pod, first), words.join(" "));
+        }
+        script += &format!("exec {} haul \"$@\"", as_user(pod, container(self.job)));
         let mut command = self.fleet.command("unshare");
         command.args(["--mount", "sh", "-c", &script, "sh"]).envs(&variables);
         for word in container(self.job)["args"].as_array().unwrap() {
@@ -131,7 +151,7 @@ impl Pods<'_> {
             let put_in = |word: String, (name, value): (&String, &String)| {
                 word.replace(&format!("$({name})"), value)
             };
-            command.arg(variables.iter().fold(word.as_str().unwrap().to_owned(), put_in));
+            command.arg(variables.iter().fold(text_of(word), put_in));
         }
         command
     }
@@ -139,13 +159,16 @@ impl Pods<'_> {
     /// Runs an index until it has ended well, or may not be run again by the job's policy; gives
     /// the status of its last pod.
     fn run(&self, index: u32) -> ExitStatus {
-        let again_max = self.job["backoffLimitPerIndex"].as_u64().unwrap_or(0);
+        let limits = ["backoffLimitPerIndex", "backoffLimit"].map(|limit| &self.job[limit]);
+        let again_max = limits.into_iter().find_map(Value::as_u64).unwrap();
         let rules = self.job["podFailurePolicy"]["rules"].as_array().unwrap();
-        let fails = rules.iter().find(|rule| rule["action"] == "FailIndex");
-        let never: Vec<Value> = fails.map_or(Vec::new(), |rule| {
-            assert_eq!(rule["onExitCodes"]["operator"], "In");
-            rule["onExitCodes"]["values"].as_array().unwrap().clone()
-        });
+        let fails = rules.iter().find(|rule| !rule["onExitCodes"].is_null()).unwrap();
+        let action = if self.job["completionMode"] == "Indexed" { "FailIndex" } else { "FailJob" };
+        assert_eq!(
+            (&fails["action"], &fails["onExitCodes"]["operator"]),
+            (&action.into(), &"In".into())
+        );
+        let never = fails["onExitCodes"]["values"].as_array().unwrap();
         let mut again = 0;
         loop {
             let status = output_of(&mut self.command(index)).status;
@@ -170,24 +193,47 @@ fn variables(fleet: &Fleet) -> BTreeMap<String, String> {
     variables
 }
 
-#[test]
-fn the_pods_of_an_indexed_job_move_a_planned_tree() {
+/// A fleet with the volumes of the pods; `None` where their user or containers cannot be had.
+fn fleet_with_volumes() -> Option<Fleet> {
     if !has_kubectl() {
-        return;
+        return None;
     }
     if !is_root() {
-        return skip("root, for a container's volumes", "another user");
+        skip("root, for a container's volumes", "another user");
+        return None;
     }
-    let mut fleet = Fleet::new(1, "JOB_COMPLETION_INDEX", 0);
+    let fleet = Fleet::new(1, "JOB_COMPLETION_INDEX", 0);
     std::os::unix::fs::symlink(fleet.place.source("tree"), fleet.place.path("volume-data"))
         .unwrap();
+    // A new volume, which is root's.
     std::fs::create_dir(fleet.place.path("volume-plan")).unwrap();
-    let (plan, push) = (written("kubernetes/plan.yaml"), written("kubernetes/push.yaml"));
+    if !fleet.place.open_to_nobody(&[]) {
+        skip("a program that other users may run", "one where they may not go");
+        return None;
+    }
+    // What notes the runs, and the state of the programs.
+    for name in ["runs", "state-client"] {
+        let path = fleet.place.path(name);
+        std::fs::create_dir_all(&path).unwrap();
+        let mut opened = Command::new("chmod");
+        assert!(opened.args(["-R", "a+rwX"]).arg(path).status().unwrap().success());
+    }
+    Some(fleet)
+}
+
+/// Makes the plan by its job; gives the status of its last pod.
+fn plan_by_job(fleet: &Fleet) -> ExitStatus {
+    let plan = written("kubernetes/plan.yaml");
     let job = &of_kind(&plan, "Job")["spec"];
-    let planned = Pods { job, variables: variables(&fleet), fleet: &fleet };
-    let output = output_of(&mut planned.command(0));
-    assert!(output.status.success(), "{output:?}");
+    Pods { job, variables: variables(fleet), fleet }.run(0)
+}
+
+#[test]
+fn the_pods_of_an_indexed_job_move_a_planned_tree() {
+    let Some(mut fleet) = fleet_with_volumes() else { return };
+    assert!(plan_by_job(&fleet).success());
     std::fs::remove_file(fleet.place.path("runs/1")).unwrap();
+    let push = written("kubernetes/push.yaml");
     let job = &of_kind(&push, "Job")["spec"];
     let count = u32::try_from(job["completions"].as_u64().unwrap()).unwrap();
     let run = fleet.place.path("volume-plan/run");
@@ -205,5 +251,29 @@ fn the_pods_of_an_indexed_job_move_a_planned_tree() {
     // A plan has no shard behind its last.
     assert_eq!(pods.run(count).code(), Some(2));
     fleet.ran(|shard| fleet.once_more_if_killed(shard), count + 1);
+    fleet.is_moved();
+}
+
+/// A retry would find the plan that the first pod wrote, and fail for that.
+#[test]
+fn a_plan_without_an_entry_that_cannot_be_listed_is_made_by_one_pod_and_run() {
+    use std::os::unix::fs::PermissionsExt;
+    let Some(fleet) = fleet_with_volumes() else { return };
+    let closed = fleet.place.source("tree/closed");
+    std::fs::create_dir(&closed).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
+    assert_eq!(plan_by_job(&fleet).code(), Some(1), "its log names the directory");
+    assert_eq!(fleet.runs(1).len(), 1, "pods of the plan's job");
+    let plan = || std::fs::read(fleet.place.path("volume-plan/run/plan.json")).unwrap();
+    let made = plan();
+    assert_eq!(plan_by_job(&fleet).code(), Some(2), "started again, it says that there is a plan");
+    assert_eq!(plan(), made);
+    let push = written("kubernetes/push.yaml");
+    let job = &of_kind(&push, "Job")["spec"];
+    let count = u32::try_from(job["completions"].as_u64().unwrap()).unwrap();
+    let pods = Pods { job, variables: variables(&fleet), fleet: &fleet };
+    for index in 0..count {
+        assert!(pods.run(index).success(), "{index}");
+    }
     fleet.is_moved();
 }
