@@ -4,7 +4,7 @@
 //! not is not in its answer. Of the controller of jobs, what the files ask of it is done here.
 
 use super::{Fleet, example, is_installed, output_of};
-use crate::harness::is_root;
+use crate::harness::{is_root, process::Haul};
 use haul_testkit::skip::skip;
 use serde_json::Value;
 use std::{
@@ -228,6 +228,18 @@ fn plan_by_job(fleet: &Fleet) -> ExitStatus {
     Pods { job, variables: variables(fleet), fleet }.run(0)
 }
 
+/// Checks that `haul report` finds all shards of the pods' plan done.
+fn assert_reported(fleet: &Fleet, shards: u32, status: i32) -> Value {
+    let words = crate::words!["report", fleet.place.path("volume-plan/run"), "--json"];
+    let mut command = fleet.place.command(&words);
+    use std::os::unix::process::CommandExt;
+    command.uid(7117).gid(0);
+    let ran = Haul::start(command).finish();
+    let last = ran.events.last().unwrap().clone();
+    assert_eq!((ran.status, &last["states"]["done"]), (status, &shards.into()), "{ran:?}");
+    last
+}
+
 #[test]
 fn the_pods_of_an_indexed_job_move_a_planned_tree() {
     let Some(mut fleet) = fleet_with_volumes() else { return };
@@ -252,6 +264,7 @@ fn the_pods_of_an_indexed_job_move_a_planned_tree() {
     assert_eq!(pods.run(count).code(), Some(2));
     fleet.ran(|shard| fleet.once_more_if_killed(shard), count + 1);
     fleet.is_moved();
+    assert_reported(&fleet, count, 0);
 }
 
 /// A retry would find the plan that the first pod wrote, and fail for that.
@@ -276,4 +289,5 @@ fn a_plan_without_an_entry_that_cannot_be_listed_is_made_by_one_pod_and_run() {
         assert!(pods.run(index).success(), "{index}");
     }
     fleet.is_moved();
+    assert_eq!(assert_reported(&fleet, count, 1)["not_planned"], 1);
 }
