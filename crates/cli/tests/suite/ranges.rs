@@ -67,6 +67,15 @@ impl Fleet {
     fn is_named(&self) -> bool {
         self.place.root("tree/huge").exists()
     }
+
+    /// Checks that the file that got the name first has it still.
+    #[track_caller]
+    fn assert_named_once(&self, first: &mut Option<u64>) {
+        let Ok(there) = fs::metadata(self.place.root("tree/huge")) else {
+            return assert_eq!(*first, None, "the name is gone");
+        };
+        assert_eq!(*first.get_or_insert(there.ino()), there.ino(), "it was named once more");
+    }
 }
 
 fn cut() -> Vec<OsString> {
@@ -105,6 +114,7 @@ fn runs_of_one_file_that_are_killed_and_doubled_go_on_and_name_it_once() {
     let mut random = fleet.place.seed.random();
     let rate = format!("{}M", (len_bytes / MIB / 16).max(4));
     let options = ["--bwlimit", &rate, "--span-size", "64K", "--retry-for", "20s"];
+    let (mut inode, mut unnamed_kills) = (None, 0);
     for kill in 0..kills {
         let mut runs: Vec<Haul> =
             (1..=SHARDS).map(|shard| fleet.place.start(&fleet.words(shard, &options))).collect();
@@ -117,17 +127,23 @@ fn runs_of_one_file_that_are_killed_and_doubled_go_on_and_name_it_once() {
         }
         runs.iter_mut().for_each(Haul::kill);
         assert!(!fleet.is_named() || fleet_is_whole(&fleet), "a part of it has the name");
+        unnamed_kills += u32::from(!fleet.is_named());
+        fleet.assert_named_once(&mut inode);
     }
+    assert!(unnamed_kills > 0, "none of {kills} kills came before the name");
     // Each shard twice at once, until all of them are through.
     for _ in 0..5 {
         let twice = (1..=SHARDS).chain(1..=SHARDS);
         let runs: Vec<Haul> = twice.map(|n| fleet.place.start(&fleet.words(n, &[]))).collect();
         let ran: Vec<Ran> = runs.into_iter().map(Haul::finish).collect();
         assert!(ran.iter().all(|ran| ran.status <= 1), "{ran:?}");
+        fleet.assert_named_once(&mut inode);
     }
     for shard in 1..=SHARDS {
         fleet.run(shard).ok();
     }
+    fleet.assert_named_once(&mut inode);
+    assert!(inode.is_some());
     fleet.assert_arrived();
 }
 
