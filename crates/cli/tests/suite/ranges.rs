@@ -225,6 +225,9 @@ fn no_run_says_done_of_a_file_that_was_replaced_between_its_ranges() {
         let words = words!["push", "--plan", fleet.place.path("plan-2"), "--shard", shard];
         fleet.place.run(&words).ok();
     }
+    // What the planned file lost to the other one stays known, until somebody says otherwise.
+    assert_eq!(temporaries(&fleet.place.root("tree")), [Path::new(".huge.haul-ranges")]);
+    fs::remove_file(fleet.place.root("tree/.huge.haul-ranges")).unwrap();
     fleet.assert_arrived();
 }
 
@@ -250,10 +253,40 @@ fn no_run_says_done_of_a_file_whose_ranges_were_removed_until_all_are_there_agai
     for shard in 1..=SHARDS {
         fleet.run(shard).ok();
     }
-    // What the planned file lost to the other one stays known, until somebody says otherwise.
-    assert_eq!(temporaries(&fleet.place.root("tree")), [Path::new(".huge.haul-ranges")]);
-    fs::remove_file(fleet.place.root("tree/.huge.haul-ranges")).unwrap();
     fleet.assert_arrived();
+}
+
+/// Files are names, whether they are cut or not: a plan and the report of its runs agree.
+#[test]
+fn a_file_in_several_shards_is_one_file_for_the_plan_and_for_its_report() {
+    for size in [["--shards", "4"], ["--shard-size", "11M"]] {
+        let place = Place::new();
+        let server = Server::start(&place);
+        place.tree(&place.source("tree"), 2, 5);
+        place.file(&place.source("tree/huge"), 41 * MIB + 77);
+        let words = words!["plan", place.source("tree"), server.url(""), "--stripe-size", "1M"];
+        let out = words!["--out", place.path("plan"), "--json", size[0], size[1]];
+        let planned = Haul::start(place.command(&[&words[..], &out].concat())).finish();
+        assert_eq!(planned.status, 0, "{planned:?}");
+        let shards = planned.named("plan")[0]["shards"].as_u64().unwrap();
+        assert!(shards >= 3, "{planned:?}");
+        // Ten files, the large one, and two empty directories.
+        assert_eq!(planned.named("plan")[0]["files"], 13, "{size:?} {planned:?}");
+        let report = || {
+            let ran = place.run(&words!["report", place.path("plan")]);
+            ran.events.last().unwrap().clone()
+        };
+        for shard in 1..=shards {
+            place.push(&words!["--plan", place.path("plan"), "--shard", shard.to_string()]).ok();
+            let last = report();
+            let files = last["files"].as_u64().unwrap();
+            assert!(files <= 13, "{size:?} {last}");
+        }
+        let last = report();
+        assert_eq!((&last["planned_files"], &last["files"]), (&13.into(), &13.into()), "{last}");
+        assert_eq!((&last["bytes"], &last["files_skipped"]), (&last["planned_bytes"], &0.into()));
+        assert_same_trees(&place.source("tree"), &place.root("tree"));
+    }
 }
 
 /// Case of a range as small as what goes in packs, which are read from the begin of a file.

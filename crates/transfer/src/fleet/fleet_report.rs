@@ -66,11 +66,14 @@ pub struct ShardReport {
     pub status: Option<u8>,
     /// Length of the run that counts, in seconds.
     pub seconds: f64,
-    /// Files and links at the target.
+    /// Files, links and empty directories at the target, as far as is known. A file in several
+    /// shards counts in the one that has its begin.
     pub files: u64,
+    /// Files and links that no run of the shard had to bring, as they were there.
+    pub files_skipped: u64,
     /// Bytes at the target.
     pub bytes: u64,
-    /// Files and links that all its runs together put in place.
+    /// Files, ranges of files and links that all its runs together put in place.
     pub files_moved: u64,
     /// Bytes that all its runs together brought.
     pub moved_bytes: u64,
@@ -123,7 +126,7 @@ impl Fleet {
             problem(&what, needs, &error.to_string(), "run haul report as the user of the plan")
         };
         let reports = match Reports::open(plan.place()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(adding.finish()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(adding.finish(plan)),
             other => other.map_err(refused)?,
         };
         for numbers in reports.list().map_err(refused)? {
@@ -132,7 +135,7 @@ impl Fleet {
                 adding.report(&reports, plan, (shard, attempt));
             }
         }
-        Ok(adding.finish())
+        Ok(adding.finish(plan))
     }
 
     /// Number of shards in a state.
@@ -230,7 +233,16 @@ impl Adding {
         }
     }
 
-    fn finish(mut self) -> Fleet {
+    fn finish(mut self, plan: &Plan) -> Fleet {
+        for shard in self.shards.iter_mut().filter(|shard| shard.runs > 0) {
+            shard.files_skipped = shard.files.saturating_sub(shard.files_moved);
+            // Runs count ranges, and not the directories that they find empty.
+            shard.files = match (plan.names_in(shard.number), shard.state) {
+                (Some(names), ShardState::Done) => names,
+                (Some(names), _) => shard.files.min(names),
+                (None, _) => shard.files,
+            };
+        }
         for shard in &self.shards {
             if shard.state == ShardState::Done {
                 node(&mut self.nodes, &shard.host).shards_done += 1;

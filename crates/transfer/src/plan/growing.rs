@@ -51,6 +51,8 @@ pub(super) struct Growing {
 struct Open {
     file: BufWriter<File>,
     load: ShardLoad,
+    /// Number of the names that count in this shard.
+    names: u64,
     has_ranges: bool,
 }
 
@@ -131,6 +133,7 @@ impl Growing {
         open.file.write_all(b"\n")?;
         open.load.files += 1;
         open.load.bytes += line.bytes;
+        open.names += u64::from(line.begins_name());
         open.has_ranges |= line.range.is_some();
         Ok(())
     }
@@ -142,11 +145,11 @@ impl Growing {
             None => Open::new(&self.hidden_path())?,
         };
         let number = u32::try_from(self.loads.len() + 1).expect("at most SHARDS_MAX");
-        let load = open.load;
+        let (load, names) = (open.load, open.names);
         open.finish(&self.shown.id, number)?;
         fs::rename(self.hidden_path(), shard_path(&self.shown.place, number))?;
         self.loads.push(load);
-        self.shown.add(load)
+        self.shown.add(names, load.bytes)
     }
 
     fn hidden_path(&self) -> PathBuf {
@@ -173,14 +176,15 @@ impl Open {
     fn new(path: &Path) -> io::Result<Self> {
         let mut file = BufWriter::new(create_anew(path)?);
         file.write_all(&[b' '; HEAD_BYTES])?;
-        Ok(Self { file, load: ShardLoad::default(), has_ranges: false })
+        Ok(Self { file, load: ShardLoad::default(), names: 0, has_ranges: false })
     }
 
     /// Writes the first line, and makes the shard durable.
     fn finish(self, plan: &str, shard: u32) -> io::Result<()> {
         let ShardLoad { files, bytes } = self.load;
         let haul_shard = if self.has_ranges { VERSION_WITH_RANGES } else { VERSION };
-        let head = Head { haul_shard, plan: plan.to_owned(), shard, of: 0, files, bytes };
+        let names = (self.names != files).then_some(self.names);
+        let head = Head { haul_shard, plan: plan.to_owned(), shard, of: 0, files, bytes, names };
         let mut file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
         let mut text = serde_json::to_vec(&head)?;
         assert!(text.len() < HEAD_BYTES, "a first line of {} bytes", text.len());
@@ -223,10 +227,10 @@ impl Shown {
         Ok(Self { plan, id, place, beating: Some((alive, thread)) })
     }
 
-    fn add(&mut self, ShardLoad { files, bytes }: ShardLoad) -> io::Result<()> {
+    fn add(&mut self, names: u64, bytes: u64) -> io::Result<()> {
         let mut plan = lock(&self.plan);
         plan.shards += 1;
-        plan.files += files;
+        plan.files += names;
         plan.bytes += bytes;
         plan.write()
     }
@@ -310,7 +314,10 @@ mod tests {
                 lines.push(line);
             }
         }
-        assert_eq!(plan.files, lines.len() as u64);
+        assert_eq!(plan.files, sizes.len() as u64, "a file that is cut is one");
+        let names: u64 = (1..=plan.shards).map(|number| plan.names_in(number).unwrap()).sum();
+        assert_eq!(names, plan.files);
+        assert_eq!(loads.iter().map(|load| load.files).sum::<u64>(), lines.len() as u64);
         assert_eq!(plan.bytes, sizes.iter().sum::<u64>());
         (loads, lines)
     }

@@ -18,6 +18,17 @@ pub struct Head {
     /// Number of the lines behind this one.
     pub files: u64,
     pub bytes: u64,
+    /// Number of the names of which the first byte is in this shard; missing where each line is
+    /// one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub names: Option<u64>,
+}
+
+impl Head {
+    /// Number of the names that count in this shard: a file that is cut counts where it begins.
+    pub fn names(&self) -> u64 {
+        self.names.unwrap_or(self.files)
+    }
 }
 
 /// A line of a shard.
@@ -55,6 +66,11 @@ pub enum Kind {
 }
 
 impl Line {
+    /// Whether this is a name, or the first range of one: the others are no further files.
+    pub fn begins_name(&self) -> bool {
+        self.range.is_none_or(|range| range.range_begin == 0)
+    }
+
     pub fn of(path: Vec<u8>, offer: &FileOffer) -> Self {
         let kind = match offer.kind {
             FileKind::Directory => Kind::Directory,

@@ -294,7 +294,11 @@ impl Gathered {
             let has_ranges = list.iter().any(|batch| batch.range.is_some());
             is_cut |= has_ranges;
             let version = if has_ranges { VERSION_WITH_RANGES } else { VERSION };
-            let head = Head { haul_shard: version, ..head_of((&plan.id, shards), number, load) };
+            let names = list.iter().filter(|it| it.range.is_none_or(|begin| begin == 0));
+            let names = names.map(|batch| batch.files).sum();
+            let names = Some(names).filter(|names| *names != load.files);
+            let head = head_of((&plan.id, shards), number, load);
+            let head = Head { haul_shard: version, names, ..head };
             write_shard(&mut lines, &list, &head, &request.place)?;
             loads.push(load);
         }
@@ -397,7 +401,7 @@ fn load_of(list: &[Batch]) -> ShardLoad {
 
 fn head_of((plan, of): (&str, u32), shard: u32, load: ShardLoad) -> Head {
     let ShardLoad { files, bytes } = load;
-    Head { haul_shard: VERSION, plan: plan.to_owned(), shard, of, files, bytes }
+    Head { haul_shard: VERSION, plan: plan.to_owned(), shard, of, files, bytes, names: None }
 }
 
 /// Writes a shard, its lines in the order of the walk.

@@ -1,6 +1,6 @@
 //! The file of a plan, `plan.json`, and the places of its shards.
 
-use super::shard::{Shard, ShardLoad};
+use super::shard::{Shard, ShardLoad, read_head_alone};
 use crate::{error::problem, name::Name, problem::Problem, selection::Rule};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -134,6 +134,13 @@ impl Plan {
     pub fn loads(&self) -> Result<Vec<ShardLoad>, Problem> {
         let load = |number| ShardLoad::read(&shard_path(&self.place, number), number, self);
         (1..=self.shards).map(load).collect()
+    }
+
+    /// Number of the files, links and empty directories that count in a shard: a file in several
+    /// shards counts in the one that has its begin. `None` where the shard cannot be read.
+    pub(crate) fn names_in(&self, number: u32) -> Option<u64> {
+        let head = read_head_alone(&shard_path(&self.place, number), number, self);
+        head.ok().map(|head| head.names())
     }
 
     /// Whether runs for so many shards leave none out. A plan that grows may have any number.

@@ -34,7 +34,7 @@ pub struct Shard {
 /// Files and bytes of a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardLoad {
-    /// Number of files, links and empty directories.
+    /// Number of files, ranges of files, links and empty directories.
     pub files: u64,
     /// Bytes of the files.
     pub bytes: u64,
@@ -42,15 +42,20 @@ pub struct ShardLoad {
 
 impl ShardLoad {
     pub(super) fn read(path: &Path, number: u32, plan: &Plan) -> Result<Self, Problem> {
-        let refused = refused_by(path);
-        let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
-        let mut line = String::new();
-        // No head is near as long: what is no shard may be one endless line.
-        let mut start = BufReader::new(file.take(HEAD_BYTES_MAX));
-        start.read_line(&mut line).map_err(|error| refused(&error.to_string()))?;
-        let Head { files, bytes, .. } = read_head(&line, number, plan, &refused)?;
+        let Head { files, bytes, .. } = read_head_alone(path, number, plan)?;
         Ok(Self { files, bytes })
     }
+}
+
+/// Reads the first line of a shard and nothing else.
+pub(super) fn read_head_alone(path: &Path, number: u32, plan: &Plan) -> Result<Head, Problem> {
+    let refused = refused_by(path);
+    let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
+    let mut line = String::new();
+    // No head is near as long: what is no shard may be one endless line.
+    let mut start = BufReader::new(file.take(HEAD_BYTES_MAX));
+    start.read_line(&mut line).map_err(|error| refused(&error.to_string()))?;
+    read_head(&line, number, plan, &refused)
 }
 
 /// Most bytes of a shard's first line where nothing else is read.

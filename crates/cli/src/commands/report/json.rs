@@ -30,6 +30,7 @@ fn of_shard(shard: &ShardReport, place: &Path) -> Value {
         "files": shard.files,
         "bytes": shard.bytes,
         "files_moved": shard.files_moved,
+        "files_skipped": shard.files_skipped,
         "moved_bytes": shard.moved_bytes,
         "failed": shard.failed,
         "failures": shard.failures,
@@ -69,7 +70,6 @@ fn of_fleet(plan: &Plan, fleet: &Fleet, place: &Path) -> Value {
         ShardState::NotBegun,
     ];
     let counts = states.map(|state| (state.word().to_owned(), json!(fleet.count(state))));
-    let (files, moved) = (fleet.sum(|it| it.files), fleet.sum(|it| it.files_moved));
     let origin_ms = fleet.span_ms.map_or(0, |span| span.0);
     json!({
         "event": "fleet",
@@ -81,10 +81,10 @@ fn of_fleet(plan: &Plan, fleet: &Fleet, place: &Path) -> Value {
         "states": counts.into_iter().collect::<serde_json::Map<_, _>>(),
         "planned_files": plan.files,
         "planned_bytes": plan.bytes,
-        "files": files,
+        "files": fleet.sum(|shard| shard.files),
         "bytes": fleet.sum(|shard| shard.bytes),
-        "files_moved": moved,
-        "files_skipped": files.saturating_sub(moved),
+        "files_moved": fleet.sum(|shard| shard.files_moved),
+        "files_skipped": fleet.sum(|shard| shard.files_skipped),
         "moved_bytes": fleet.sum(|shard| shard.moved_bytes),
         "failed": fleet.sum(|shard| shard.failed),
         "nodes": fleet.nodes.len(),
