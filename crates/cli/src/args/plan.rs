@@ -178,6 +178,10 @@ impl LowPlan {
         selection.rules = rules;
         let source = PathBuf::from(OsString::from_vec(first.source.0.clone()));
         let mut request = self.request(source, first.targets.clone(), selection)?;
+        if request.targets.len() > 1 && !self.shared_target {
+            self.check_keeps_targets(request.targets.len())?;
+            request.keeps_targets = true;
+        }
         for plan in plans {
             if plan.is_being_made()? {
                 let what = format!("cannot take --again {}", plan.place().display());
@@ -195,6 +199,22 @@ impl LowPlan {
             request.again.push(EarlierPlan { plan, done });
         }
         Ok(request)
+    }
+
+    /// Checks that each name can stay with its server.
+    fn check_keeps_targets(&self, targets: usize) -> Result<(), Problem> {
+        let needs = format!(
+            "at least {targets} shards, one for each URL: what has changed goes where the earlier \
+             runs have brought it"
+        );
+        let found = match self.shards {
+            Some(shards) if shards as usize >= targets => return Ok(()),
+            Some(shards) => shards.to_string(),
+            None => "--shard-size".to_owned(),
+        };
+        let hint =
+            "name more by --shards, or say --shared-target if the URLs lead to one directory";
+        Err(usage_problem("cannot take --again", &needs, &found, hint))
     }
 
     fn existing(&self, plan: &OsString) -> Result<PathBuf, Problem> {
@@ -250,7 +270,15 @@ impl LowPlan {
         let is_cut = !self.whole_files && (targets.len() == 1 || self.shared_target);
         let stripe_bytes = self.stripe_size;
         let large_files = if is_cut { LargeFiles::Cut { stripe_bytes } } else { LargeFiles::Whole };
-        let again = Vec::new();
-        Ok(Box::new(PlanRequest { source, targets, shards, selection, large_files, place, again }))
+        Ok(Box::new(PlanRequest {
+            source,
+            targets,
+            shards,
+            selection,
+            large_files,
+            place,
+            again: Vec::new(),
+            keeps_targets: false,
+        }))
     }
 }

@@ -3,7 +3,7 @@
 use crate::harness::{
     Place, assert_same_trees,
     process::{Haul, Ran, behind, runnable},
-    server::Server,
+    server::{Server, ServerSetup},
 };
 use haul_testkit::tree::names;
 use rustix::process::Signal;
@@ -362,6 +362,52 @@ fn a_file_of_which_one_range_was_not_moved_is_planned_again_whole() {
     place.file(&place.source("tree/large"), 7 << 20);
     again(&place, "plan", "grown", &words!["--shards", "2", "--stripe-size", "64K"]);
     assert_eq!(planned(&place, "grown"), ["large"]);
+}
+
+/// Case of two servers that share nothing: what has changed replaces what is there.
+#[test]
+fn what_has_changed_goes_to_the_server_that_has_it() {
+    let place = Place::new();
+    let servers = ["one", "two"].map(|name| {
+        fs::create_dir(place.path(name)).unwrap();
+        let state = place.path(format!("state-{name}"));
+        ServerSetup::new(&place).root(place.path(name)).state(state).start(&place)
+    });
+    tree_of_eight(&place);
+    let urls = servers.each_ref().map(|server| server.url(""));
+    let words = words!["plan", place.source("tree"), urls[0], urls[1], "--shards", "4"];
+    assert_eq!(place.run(&[words, words!["--out", place.path("plan")]].concat()).status, 0);
+    for shard in 1..=4 {
+        push(&place, "plan", shard).finish().ok();
+    }
+    let name_of = |number: u32| format!("d{}/f{}", number / 6, number % 6);
+    for number in (0..48).filter(|number| number % 3 == 0) {
+        place.file(&place.source("tree").join(name_of(number)), 5000 + u64::from(number));
+        touch(&place.source("tree").join(name_of(number)));
+    }
+    place.file(&place.source("tree/new/file"), 100);
+    let ran = again(&place, "plan", "new", &words!["--shards", "3"]);
+    assert_eq!(ran.named("plan")[0]["files"], 17, "{ran:?}");
+    for shard in 1..=3 {
+        push(&place, "new", shard).finish().ok();
+    }
+    for name in (0..48).map(name_of).chain(["new/file".to_owned()]) {
+        let source = fs::read(place.source("tree").join(&name)).unwrap();
+        let there = ["one", "two"].map(|root| fs::read(place.path(root).join("tree").join(&name)));
+        let there: Vec<_> = there.into_iter().filter_map(Result::ok).collect();
+        assert!(there == [source], "{name} is at {} servers, or as it was", there.len());
+    }
+    for (number, (options, refused)) in
+        [(["--shards", "1"], "at least 2 shards"), (["--shard-size", "1M"], "--shared-target")]
+            .into_iter()
+            .enumerate()
+    {
+        let out = place.path(format!("refused-{number}"));
+        let words = words!["plan", "--again", place.path("plan"), "--out", out, "--json"];
+        let words = [words, words![options[0], options[1]]].concat();
+        Haul::start(place.command(&words)).finish().refused(&["--again", refused]);
+    }
+    again(&place, "plan", "shared", &words!["--shard-size", "1M", "--shared-target"]);
 }
 
 #[test]

@@ -37,12 +37,24 @@ pub(super) struct Earlier {
     pub gone: u64,
 }
 
+/// Knowledge of earlier plans about a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// The name is at the target as it is now: all of it was planned so, and moved.
+    Moved,
+    /// The name is new, has changed, or was not moved. `shard`: the one that has it in the last
+    /// plan which has it at all.
+    Differs { shard: Option<u32> },
+}
+
 #[derive(Debug)]
 struct Reading {
     lines: Lines,
     path: PathBuf,
     /// Number of the plan among all.
     plan: usize,
+    /// Number of the shard in the plan.
+    number: u32,
     /// Whether a run has moved the shard.
     is_done: bool,
 }
@@ -65,7 +77,7 @@ impl Earlier {
             for number in 1..=plan.shards {
                 let (lines, is_done) = (Lines::open(plan, number)?, done.contains(&number));
                 let path = shard_path(plan.place(), number);
-                shards.push(Reading { lines, path, plan: index, is_done });
+                shards.push(Reading { lines, path, plan: index, number, is_done });
             }
         }
         let next = BinaryHeap::with_capacity(shards.len());
@@ -76,18 +88,19 @@ impl Earlier {
         Ok(this)
     }
 
-    /// Whether a name is at the target as it is now: all of it was planned so, and moved. Names
-    /// are asked for in the order of a walk.
+    /// Looks for a name. Names are asked for in the order of a walk.
     ///
     /// # Errors
     /// If a shard is not as `haul plan` has written it.
-    pub fn has(&mut self, line: &Line) -> Result<bool, Problem> {
+    pub fn find(&mut self, line: &Line) -> Result<Known, Problem> {
         self.pass(&line.path.0)?;
+        let mut shard = None;
         // The plan that counts, whether its lines are as the name is now and moved, and how many
         // bytes they are: of a plan that was given up, ranges of a file may be in no shard.
         let mut last: Option<(usize, bool, u64)> = None;
         while let Some(next) = self.take(|path| path == line.path.0)? {
-            let Reading { plan, is_done, .. } = self.shards[next.shard];
+            let Reading { plan, is_done, number, .. } = self.shards[next.shard];
+            shard = Some(number);
             let (is_same, bytes) = (next.is_same(line) && is_done, next.line.bytes);
             // Shards are in the order of their plans, and so are the lines of one name.
             last = match last {
@@ -99,7 +112,7 @@ impl Earlier {
         }
         let has = last.is_some_and(|(_, is_same, bytes)| is_same && bytes == line.bytes);
         self.unchanged += u64::from(has);
-        Ok(has)
+        Ok(if has { Known::Moved } else { Known::Differs { shard } })
     }
 
     /// Takes all that is left as gone.

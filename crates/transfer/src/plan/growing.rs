@@ -158,7 +158,7 @@ impl Growing {
 }
 
 impl Sink for Growing {
-    fn take(&mut self, line: &Line) -> io::Result<()> {
+    fn take(&mut self, line: &Line, _: Option<u32>) -> io::Result<()> {
         let is_large = line.kind == Kind::File && line.bytes > self.size.bytes / LARGE_OF_SHARD;
         if let LargeFiles::Cut { stripe_bytes } = self.large_files
             && is_large
@@ -301,7 +301,7 @@ mod tests {
         let mut growing =
             Growing::begin(plan(place.path()), Path::new("/data"), (size, files)).unwrap();
         for (number, bytes) in (0..).zip(sizes) {
-            growing.take(&file(number, *bytes)).unwrap();
+            growing.take(&file(number, *bytes), None).unwrap();
         }
         let (plan, loads) = growing.finish(0).unwrap();
         assert_eq!(Plan::open(place.path()).unwrap(), plan);
@@ -374,7 +374,7 @@ mod tests {
             let mut growing = Growing::begin(plan(place.path()), Path::new("/data"), how).unwrap();
             growing.shards_max = 4;
             for (number, bytes) in (0..).zip(sizes) {
-                growing.take(&file(number, *bytes)).unwrap();
+                growing.take(&file(number, *bytes), None).unwrap();
             }
             let (plan, loads) = growing.finish(0).unwrap();
             assert_eq!(plan.bytes, sizes.iter().sum::<u64>());
@@ -392,7 +392,7 @@ mod tests {
         let mut growing = Growing::begin(plan(place.path()), Path::new("/data"), how).unwrap();
         let state = || Plan::open(place.path()).unwrap();
         assert_eq!((state().shards, state().growing), (0, Some(Growth::default())));
-        (0..3).for_each(|number| growing.take(&file(number, 9)).unwrap());
+        (0..3).for_each(|number| growing.take(&file(number, 9), None).unwrap());
         assert_eq!((state().shards, state().files), (1, 2));
         assert!(state().shard(1).is_ok() && state().shard(2).is_err());
         assert!(state().check_whole().is_err());

@@ -86,9 +86,9 @@ impl Line {
 
 /// Receiver of the lines of a walk, in their order.
 pub trait Sink {
-    /// Takes the next line.
+    /// Takes the next line. `shard`: the shard of an earlier plan that has its name.
     ///
     /// # Errors
     /// If the plan cannot be written.
-    fn take(&mut self, line: &Line) -> io::Result<()>;
+    fn take(&mut self, line: &Line, shard: Option<u32>) -> io::Result<()>;
 }

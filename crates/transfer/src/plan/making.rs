@@ -3,7 +3,7 @@
 use super::{
     balance::{Batch, Cutting, distribute},
     cutting::{LargeFiles, cut, write_range},
-    earlier::{Earlier, EarlierPlan},
+    earlier::{Earlier, EarlierPlan, Known},
     growing::{Growing, ShardSize},
     line::{Head, Line, Sink},
     plan_file::{
@@ -22,6 +22,7 @@ use crate::{
     selection::Selection,
     storage::{
         named_sources::walk_named,
+        root::split_last,
         source::{Location, SourceEntry},
         walk::{Listed, WalkOptions, is_at_or_below},
     },
@@ -57,6 +58,10 @@ pub struct PlanRequest {
     /// Earlier plans of the source, the oldest first: what their runs have moved, and is as it was
     /// then, is left out.
     pub again: Vec<EarlierPlan>,
+    /// Whether each name that an earlier plan has stays with its target, as where the targets share
+    /// no file system. There are at least as many shards as targets then, and their number is
+    /// known.
+    pub keeps_targets: bool,
 }
 
 /// Number of the shards of a plan, or their size.
@@ -122,7 +127,8 @@ pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Transf
     };
     match request.shards {
         Shards::Count(shards) => {
-            let mut gathered = Gathered::new(place, shards).map_err(failed)?;
+            let targets = if request.keeps_targets { request.targets.len() } else { 1 };
+            let mut gathered = Gathered::new(place, shards, targets).map_err(failed)?;
             let ending = walk.all(&mut gathered, interrupt, &written)?;
             let plan = Plan { failed: ending.failed.len() as u64, ..plan };
             let (plan, loads) = gathered.finish(plan, request).map_err(failed)?;
@@ -266,55 +272,92 @@ fn tempfile_in(place: &Path) -> io::Result<File> {
 
 /// Lines that are shared out when all of them are known.
 struct Gathered {
+    /// Lines of each target whose names stay there; else one for all.
+    groups: Vec<Group>,
+    shards: u32,
+    /// Directory of the last name that no earlier plan has, and its group.
+    last_new: (Vec<u8>, usize),
+}
+
+/// Lines that are shared out over some of the shards.
+struct Group {
     lines: BufWriter<File>,
     cutting: Cutting,
-    shards: u32,
+    /// Numbers of the shards.
+    numbers: Vec<u32>,
+    bytes: u64,
+}
+
+impl Group {
+    fn new(place: &Path, numbers: Vec<u32>) -> io::Result<Self> {
+        let lines = BufWriter::new(tempfile_in(place)?);
+        let shards = u32::try_from(numbers.len()).expect("at most SHARDS_MAX");
+        Ok(Self { lines, cutting: Cutting::new(shards), numbers, bytes: 0 })
+    }
+
+    /// Bytes that a shard has, on average.
+    fn load(&self) -> u64 {
+        self.bytes / self.numbers.len() as u64
+    }
 }
 
 impl Gathered {
-    fn new(place: &Path, shards: u32) -> io::Result<Self> {
-        let lines = BufWriter::new(tempfile_in(place)?);
-        Ok(Self { lines, cutting: Cutting::new(shards), shards })
+    fn new(place: &Path, shards: u32, targets: usize) -> io::Result<Self> {
+        let numbers = |target| (1..=shards).skip(target).step_by(targets).collect();
+        let groups = (0..targets).map(|target| Group::new(place, numbers(target)));
+        Ok(Self { groups: groups.collect::<io::Result<_>>()?, shards, last_new: (Vec::new(), 0) })
     }
 
     /// Writes the shards, and the plan last.
     fn finish(self, plan: Plan, request: &PlanRequest) -> io::Result<(Plan, Vec<ShardLoad>)> {
-        let Self { lines, cutting, shards } = self;
-        let mut lines = lines.into_inner().map_err(io::IntoInnerError::into_error)?;
-        let (mut batches, files, bytes) = cutting.finish();
-        let place = (&*request.source, shards);
-        let lists = cut(&mut lines, &mut batches, place, request.large_files)?;
-        let small = distribute(batches, shards as usize);
-        let mut is_cut = false;
-        let mut loads = Vec::with_capacity(lists.len());
-        for ((large, small), number) in lists.into_iter().zip(small).zip(1..) {
-            let mut list = [large, small].concat();
-            list.sort_by_key(|batch| (batch.from, batch.range));
-            let load = load_of(&list);
-            let has_ranges = list.iter().any(|batch| batch.range.is_some());
-            is_cut |= has_ranges;
-            let version = if has_ranges { VERSION_WITH_RANGES } else { VERSION };
-            let names = list.iter().filter(|it| it.range.is_none_or(|begin| begin == 0));
-            let names = names.map(|batch| batch.files).sum();
-            let names = Some(names).filter(|names| *names != load.files);
-            let head = head_of((&plan.id, shards), number, load);
-            let head = Head { haul_shard: version, names, ..head };
-            write_shard(&mut lines, &list, &head, &request.place)?;
-            loads.push(load);
+        let mut loads = vec![ShardLoad::default(); self.shards as usize];
+        let mut plan = Plan { shards: self.shards, ..plan };
+        for Group { lines, cutting, numbers, .. } in self.groups {
+            let mut lines = lines.into_inner().map_err(io::IntoInnerError::into_error)?;
+            let (mut batches, files, bytes) = cutting.finish();
+            plan.files += files;
+            plan.bytes += bytes;
+            let of = (&*request.source, u32::try_from(numbers.len()).expect("at most SHARDS_MAX"));
+            let lists = cut(&mut lines, &mut batches, of, request.large_files)?;
+            let small = distribute(batches, numbers.len());
+            for ((large, small), number) in lists.into_iter().zip(small).zip(numbers) {
+                let mut list = [large, small].concat();
+                list.sort_by_key(|batch| (batch.from, batch.range));
+                let head = head_of(&plan, number, &list);
+                plan.version = plan.version.max(head.haul_shard);
+                write_shard(&mut lines, &list, &head, &request.place)?;
+                loads[number as usize - 1] = load_of(&list);
+            }
         }
-        let version = if is_cut { VERSION_WITH_RANGES } else { VERSION };
-        let plan = Plan { version, shards, files, bytes, ..plan };
         plan.write()?;
         Ok((plan, loads))
+    }
+
+    /// Group of a line: that of the earlier shard's target. What is new goes where least is, but
+    /// names of one directory stay together.
+    fn group_of(&mut self, line: &Line, shard: Option<u32>) -> usize {
+        let targets = self.groups.len();
+        if let Some(shard) = shard {
+            return (shard as usize - 1) % targets;
+        }
+        let directory = split_last(&line.path.0).0;
+        if self.last_new.0 != directory || directory.is_empty() {
+            let least = (0..targets).min_by_key(|group| self.groups[*group].load());
+            self.last_new = (directory.to_vec(), least.unwrap_or(0));
+        }
+        self.last_new.1
     }
 }
 
 impl Sink for Gathered {
-    fn take(&mut self, line: &Line) -> io::Result<()> {
+    fn take(&mut self, line: &Line, shard: Option<u32>) -> io::Result<()> {
         let mut text = serde_json::to_vec(line)?;
         text.push(b'\n');
-        self.cutting.take(text.len() as u64, line.bytes);
-        self.lines.write_all(&text)
+        let group = self.group_of(line, shard);
+        let group = &mut self.groups[group];
+        group.bytes += line.bytes;
+        group.cutting.take(text.len() as u64, line.bytes);
+        group.lines.write_all(&text)
     }
 }
 
@@ -366,12 +409,11 @@ impl Listing<'_> {
     }
 
     fn write(&mut self, line: &Line) -> Result<(), Problem> {
-        if let Some(earlier) = &mut self.earlier
-            && earlier.has(line)?
-        {
-            return Ok(());
+        let known = self.earlier.as_mut().map(|earlier| earlier.find(line)).transpose()?;
+        match known.unwrap_or(Known::Differs { shard: None }) {
+            Known::Moved => Ok(()),
+            Known::Differs { shard } => self.sink.take(line, shard).map_err(self.written),
         }
-        self.sink.take(line).map_err(self.written)
     }
 
     fn finish(mut self) -> Result<Ending, Problem> {
@@ -399,9 +441,13 @@ fn load_of(list: &[Batch]) -> ShardLoad {
     ShardLoad { files, bytes: list.iter().map(|batch| batch.bytes).sum() }
 }
 
-fn head_of((plan, of): (&str, u32), shard: u32, load: ShardLoad) -> Head {
-    let ShardLoad { files, bytes } = load;
-    Head { haul_shard: VERSION, plan: plan.to_owned(), shard, of, files, bytes, names: None }
+fn head_of(plan: &Plan, shard: u32, list: &[Batch]) -> Head {
+    let ShardLoad { files, bytes } = load_of(list);
+    let has_ranges = list.iter().any(|batch| batch.range.is_some());
+    let haul_shard = if has_ranges { VERSION_WITH_RANGES } else { VERSION };
+    let begin_names = list.iter().filter(|batch| batch.range.is_none_or(|begin| begin == 0));
+    let names = Some(begin_names.map(|batch| batch.files).sum()).filter(|names| *names != files);
+    Head { haul_shard, plan: plan.id.clone(), shard, of: plan.shards, files, bytes, names }
 }
 
 /// Writes a shard, its lines in the order of the walk.
