@@ -90,6 +90,17 @@ fn shards_take_the_targets_in_turn_and_the_number_from_the_scheduler() {
     }
     let count = |root: &str| haul_testkit::tree::names(&place.root(root)).unwrap().len();
     assert!(count("a") > 50 && count("b") > 50, "{} {}", count("a"), count("b"));
+    // Shard K goes to the target with the number (K - 1) mod M.
+    for (shard, (own, other)) in [(1, ("a", "b")), (2, ("b", "a"))] {
+        for line in lines_of(&place, shard)[1..].iter().filter(|line| line["kind"] == "file") {
+            let Some(name) = line["path"].as_str().filter(|_| line["path_encoded"].is_null())
+            else {
+                continue;
+            };
+            let is_in = |root: &str| place.root(root).join(name).exists();
+            assert_eq!((is_in(own), is_in(other)), (true, false), "{line} of shard {shard}");
+        }
+    }
     let large = |root: &str| place.root(root).join("large").exists();
     assert!(!large("a") && !large("b"), "it is left out");
 }
