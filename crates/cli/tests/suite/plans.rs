@@ -155,6 +155,52 @@ fn a_signal_that_was_named_ends_a_run_so_that_the_next_goes_on() {
         .refused(&["--signal", "USR1"]);
 }
 
+/// Case of a scheduler that ends a run while its server says nothing at all.
+#[test]
+fn a_run_whose_server_is_silent_or_away_ends_within_ten_seconds_of_sigterm() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("tree/large"), 24 << 20);
+    let words = words![place.source("tree"), server.url(""), "--shards", "1"];
+    assert_eq!(planned(&place, &words).status, 0);
+    let shard = words!["push", "--plan", place.path("plan"), "--shard", "1"];
+    let ends = |run: Haul, what: &str| {
+        let told = Instant::now();
+        run.signal(Signal::TERM);
+        let ran = run.finish();
+        assert!(told.elapsed() < Duration::from_secs(10), "{what}: {:?}", told.elapsed());
+        assert_eq!(ran.status, 1, "{what}: {ran:?}");
+    };
+    let stopped = |signal| server.process.signal(signal);
+    // In the middle of its data.
+    let slow = words!["--bwlimit", "4M", "--span-size", "1M"];
+    let run = place.start(&[&shard[..], &slow].concat());
+    run.wait_for_bytes("bytes_durable", 2 << 20);
+    stopped(Signal::STOP);
+    std::thread::sleep(Duration::from_secs(1));
+    ends(run, "a server that stopped in the middle");
+    // Before it has said anything.
+    for wait in [&words![][..], &words!["--wait"]] {
+        let run = place.start(&[&shard[..], wait].concat());
+        std::thread::sleep(Duration::from_secs(1));
+        ends(run, "a server that accepts and says nothing");
+    }
+    stopped(Signal::CONT);
+    // Nobody answers there: a network for documents (RFC 5737).
+    for wait in [&words![][..], &words!["--wait"]] {
+        let nowhere = words![format!("haul://{}@192.0.2.1:7117/", server.token().reveal())];
+        let run = place.start(&[&shard[..], &nowhere, wait].concat());
+        std::thread::sleep(Duration::from_secs(1));
+        ends(run, "an address that answers nothing");
+    }
+    let (token, gone) = (server.token().reveal(), server.address());
+    drop(server);
+    let words = words![format!("haul://{token}@{gone}/"), "--wait"];
+    let run = place.start(&[&shard[..], &words].concat());
+    std::thread::sleep(Duration::from_secs(1));
+    ends(run, "a port at which nobody listens");
+}
+
 /// A directory of which the patterns leave nothing is made, and what they left out stays here.
 #[test]
 fn what_is_left_out_of_a_plan_is_in_no_shard() {
