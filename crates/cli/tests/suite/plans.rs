@@ -1,10 +1,11 @@
 //! Plans: a tree cut into shards, each moved by a run of its own.
 
 use crate::harness::{
-    Place, assert_same_trees,
+    Place, as_nobody, assert_same_trees, is_root,
     process::{Haul, Ran},
     server::{Server, ServerSetup},
 };
+use haul_testkit::skip::skip;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -350,6 +351,46 @@ fn a_run_of_a_plan_takes_another_token_and_another_server_in_the_place_of_the_pl
     assert_same_trees(&place.source("tree"), &place.root("tree"));
     let report = place.run(&words!["report", place.path("plan")]);
     assert_eq!(report.status, 0, "{report:?}");
+}
+
+/// Case of a directory that its user may not write, as those of archives often are.
+#[test]
+fn two_shards_bring_files_into_a_directory_that_nobody_may_write_in_the_end() {
+    let place = Place::new();
+    for name in ["ro/a", "ro/b"] {
+        place.file(&place.source("tree").join(name), 3 << 20);
+    }
+    let closed = place.source("tree/ro");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    let pulled = place.path("pulled");
+    fs::create_dir(&pulled).unwrap();
+    let state = place.path("state-client");
+    fs::create_dir_all(&state).unwrap();
+    let own = [&*place.path("root"), &*pulled, &*state];
+    if !is_root() || !place.open_to_nobody(&own) {
+        return skip("root, to serve as another user", "another user");
+    }
+    let server = ServerSetup::new(&place).run_by_nobody().start(&place);
+    let words = words![place.source("tree"), server.url(""), "--shards", "2"];
+    assert_eq!(planned(&place, &words).status, 0);
+    for shard in [1, 2] {
+        assert_eq!(lines_of(&place, shard).len(), 2, "a file in each");
+    }
+    for shard in ["1", "2"] {
+        push_shard(&place, shard).ok();
+    }
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+    // A pull into a directory that is there, too.
+    let pull = |name: &str| {
+        let words = words!["pull", server.url("tree/"), pulled, "--include", name, "--json"];
+        let mut command = place.command(&words);
+        as_nobody(&mut command);
+        Haul::start(command).finish()
+    };
+    for name in ["a", "b"] {
+        pull(name).ok();
+    }
+    assert_same_trees(&place.source("tree/ro"), &pulled.join("ro"));
 }
 
 /// Predictions are of the plan that is there, and nothing of it changes.

@@ -24,10 +24,14 @@ use haul_protocol::{
     message::{Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat, unlinkat},
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fsync, linkat, unlinkat},
     io::Errno,
+    process::geteuid,
 };
 use std::{io, sync::Arc};
+
+/// Permission bits of a directory that its user writes into.
+const OWN_BITS: u32 = 0o700;
 
 /// An offer, looked at.
 pub enum Prepared {
@@ -110,6 +114,7 @@ impl Preparing<'_> {
                 return Err(same_file(&name));
             }
             if !self.rules.file_options.leaves_nothing() {
+                self.make_writable(&name, there);
                 staged::take_up_left(self.root, &name)?;
             }
             self.rules.attributes.count_directory(there, self.offer);
@@ -135,7 +140,7 @@ impl Preparing<'_> {
                 })?;
         }
         // Never wider than the source, also until its end, and this session may write into it.
-        let mode = self.offer.mode & MODE_BITS | 0o700;
+        let mode = self.offer.mode & MODE_BITS | OWN_BITS;
         if self.staged.is_none() {
             match staged::begin(self.root, &name, mode, self.rules.file_options)? {
                 Begun::Plain => {}
@@ -160,6 +165,18 @@ impl Preparing<'_> {
         }
         let root = self.root.clone();
         Ok(self.ready(name, Shape::Directory { root, new_levels }, None))
+    }
+
+    /// Lets this user write into a directory of its own that has no such mode, as an earlier
+    /// session may have left it: it gets the source's mode at the end. Who cannot do so is told by
+    /// the first file that comes there.
+    fn make_writable(&self, name: &[u8], there: &Stat) {
+        let (mode, user) = (there.st_mode & 0o7777, geteuid());
+        if mode & OWN_BITS == OWN_BITS || there.st_uid != user.as_raw() || user.is_root() {
+            return;
+        }
+        let directory = self.root.open_directory(name, Links::Refuse);
+        let _ = directory.map(|it| fchmod(it, Mode::from_raw_mode(mode | OWN_BITS)));
     }
 
     /// Fails in a dry run where something is in the way of the parent directory, and so of all
