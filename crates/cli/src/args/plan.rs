@@ -9,7 +9,7 @@ use super::{
 use clap::Args;
 use haul_transfer::{
     EarlierPlan, Fleet, LargeFiles, Plan, PlanRequest, Problem, SHARDS_MAX, STRIPE_UNIT_BYTES,
-    Selection, ShardSize, ShardState, Shards, internals::parse_size,
+    Selection, ShardSize, ShardState, Shards, TransferError, internals::parse_size,
 };
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 
@@ -155,8 +155,9 @@ impl LowPlan {
             let found = "--include or --exclude";
             return Err(usage_problem("cannot take --again", needs, found, hint));
         }
-        let plans: Vec<Plan> =
-            self.again.iter().map(|place| Plan::open(place)).collect::<Result<_, _>>()?;
+        let plans: Result<Vec<Plan>, _> =
+            self.again.iter().map(|place| Plan::open(place)).collect::<Result<_, _>>();
+        let plans = plans.map_err(|error: TransferError| error.problem())?;
         let first = &plans[0];
         let is_alike = |plan: &Plan| {
             (&plan.source, &plan.targets, &plan.rules)

@@ -15,7 +15,7 @@ use haul_datapath::engines::ENGINES;
 use haul_protocol::limits::{SPAN_BYTES_MAX, SPAN_BYTES_MIN, STREAMS_MAX};
 use haul_transfer::{
     ClearDigest, Engine, HaulUrl, Plan, Problem, Protection, RETRY_FOR_DEFAULT, Rdma,
-    STALL_AFTER_DEFAULT, SourceSpec, TargetSpec, TransferOptions, internals::parse_size,
+    STALL_AFTER_DEFAULT, Shard, SourceSpec, TargetSpec, TransferOptions, internals::parse_size,
 };
 use std::{
     ffi::{OsStr, OsString},
@@ -295,13 +295,14 @@ impl LowPush {
         self.plan.as_deref().zip(self.shard.map(|asked| asked.number))
     }
 
-    /// Checks the words of `haul push`; `plan` is the one that [`Self::planned`] names.
+    /// Checks the words of `haul push`; `planned` is the plan that [`Self::planned`] names, and the
+    /// shard.
     ///
     /// # Errors
     /// Says which argument cannot be taken and why.
-    pub fn checked(&self, plan: Option<Plan>) -> Result<CheckedPush, Problem> {
-        if let (Some(plan), Some(asked)) = (plan, self.shard) {
-            return self.checked_shard(plan, asked);
+    pub fn checked(&self, planned: Option<(Plan, Shard)>) -> Result<CheckedPush, Problem> {
+        if let (Some((plan, shard)), Some(asked)) = (planned, self.shard) {
+            return self.checked_shard(plan, shard, asked);
         }
         let (sources, to) = split_push(&self.words)?;
         let parsed = sources.iter().map(|source| parse_source(source));
@@ -339,7 +340,12 @@ impl LowPush {
         Ok(plan)
     }
 
-    fn checked_shard(&self, plan: Plan, asked: AskedShard) -> Result<CheckedPush, Problem> {
+    fn checked_shard(
+        &self,
+        plan: Plan,
+        shard: Shard,
+        asked: AskedShard,
+    ) -> Result<CheckedPush, Problem> {
         let plan = self.directed(plan)?;
         if let Some(count) = asked.count.filter(|count| !plan.is_run_by(*count)) {
             let what = format!("cannot take shard {}/{count}", asked.number);
@@ -347,7 +353,6 @@ impl LowPush {
             let hint = "start as many runs as the plan has shards";
             return Err(usage_problem(&what, &needs, &count.to_string(), hint));
         }
-        let shard = plan.shard(asked.number)?;
         let source = OsString::from_vec(plan.source.0.clone());
         let to = OsString::from(plan.target(asked.number));
         let mut options = self.transfer.checked(std::slice::from_ref(&source))?;

@@ -12,7 +12,7 @@ use crate::{
     ssh::Purpose,
     ui,
 };
-use haul_transfer::{Interrupt, Plan, PushRequest, TransferError};
+use haul_transfer::{Interrupt, Plan, PushRequest, Shard, TransferError};
 use serde_json::json;
 
 /// Runs the push and shows it.
@@ -21,7 +21,7 @@ use serde_json::json;
 /// If the transfer could not start or was broken midway.
 pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
     let interrupt = interrupt::on_signals_and(low.transfer.signal)?;
-    let mut checked = low.checked(plan(low, &interrupt)?)?;
+    let mut checked = low.checked(planned(low, &interrupt)?)?;
     let mut log = Kept::begin(checked.shard.take());
     let shown = push(low, checked, &interrupt, &mut log);
     let shown = if low.is_one_of_many() { shown.map_err(Failure::of_one_of_many) } else { shown };
@@ -29,8 +29,8 @@ pub fn run(low: &LowPush) -> Result<ExitStatus, Failure> {
     shown
 }
 
-/// The plan whose shard is to be moved, once the shard is there.
-fn plan(low: &LowPush, interrupt: &Interrupt) -> Result<Option<Plan>, Failure> {
+/// The plan whose shard is to be moved, and the shard, once it is there.
+fn planned(low: &LowPush, interrupt: &Interrupt) -> Result<Option<(Plan, Shard)>, Failure> {
     let Some((place, number)) = low.planned() else { return Ok(None) };
     let plan = Plan::open_for(place, number, interrupt, &mut |plan| {
         if low.transfer.json {
@@ -41,7 +41,11 @@ fn plan(low: &LowPush, interrupt: &Interrupt) -> Result<Option<Plan>, Failure> {
             ui::print_to_stderr(&format!("waits for shard {number}: the plan has {shards} so far"));
         }
     });
-    plan.map(Some).map_err(|error| Failure::from(error).of_one_of_many())
+    let with_shard = plan.and_then(|plan| {
+        let shard = plan.shard(number)?;
+        Ok((plan, shard))
+    });
+    with_shard.map(Some).map_err(|error| Failure::from(error).of_one_of_many())
 }
 
 fn push(

@@ -2,7 +2,7 @@
 
 use crate::harness::{
     Place, as_nobody, assert_same_trees, is_root,
-    process::{Haul, Ran},
+    process::{Haul, Ran, behind, runnable},
     server::{Server, ServerSetup},
 };
 use haul_testkit::skip::skip;
@@ -283,6 +283,7 @@ fn a_shard_that_is_run_twice_at_once_or_killed_is_run_again() {
 fn what_is_no_plan_and_no_shard_ends_with_two() {
     let place = Place::new();
     let server = Server::start(&place);
+    fs::create_dir(place.path("plan")).unwrap();
     push_shard(&place, "1").refused(&["cannot read the plan", "haul plan"]);
     place.tree(&place.source("tree"), 1, 3);
     let words = words![place.source("tree"), server.url(""), "--shards", "2"];
@@ -391,6 +392,37 @@ fn two_shards_bring_files_into_a_directory_that_nobody_may_write_in_the_end() {
         pull(name).ok();
     }
     assert_same_trees(&place.source("tree/ro"), &pulled.join("ro"));
+}
+
+/// A file system that answers with an error now may be there again soon.
+#[test]
+fn a_plan_that_cannot_be_read_for_a_while_is_a_reason_to_run_the_shard_again() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.tree(&place.source("tree"), 1, 9);
+    // No file system is mounted there yet.
+    assert_eq!(push_shard(&place, "1").status, 1, "its directory may come");
+    let words = words![place.source("tree"), server.url(""), "--shards", "1"];
+    assert_eq!(planned(&place, &words).status, 0);
+    let log = place.path("strace").into_os_string().into_string().unwrap();
+    for (file, call, error, status) in [
+        ("plan.json", "openat", "ESTALE", 1),
+        ("plan.json", "read", "EIO", 1),
+        ("plan.json", "openat", "EACCES", 2),
+        ("shard-00001.jsonl", "openat", "ESTALE", 1),
+        ("shard-00001.jsonl", "read", "EIO", 1),
+        ("shard-00001.jsonl", "openat", "EACCES", 2),
+    ] {
+        let path = place.path("plan").join(file).into_os_string().into_string().unwrap();
+        let (trace, inject) = (format!("trace={call}"), format!("inject={call}:error={error}"));
+        let strace = ["strace", "-D", "-f", "-o", &log, "-P", &path, "-e", &trace, "-e", &inject];
+        let Some(strace) = runnable(&strace) else { return };
+        let words = words!["push", "--plan", place.path("plan"), "--shard", "1", "--json"];
+        let ran = Haul::start(behind(&strace, place.command(&words))).finish();
+        assert!(fs::read_to_string(&log).unwrap().contains("INJECTED"), "{file} {call} {ran:?}");
+        assert_eq!(ran.status, status, "{file} {call} {error}: {ran:?}");
+    }
+    push_shard(&place, "1").ok();
 }
 
 /// Predictions are of the plan that is there, and nothing of it changes.

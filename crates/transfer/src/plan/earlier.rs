@@ -75,7 +75,8 @@ impl Earlier {
         let mut shards = Vec::new();
         for (EarlierPlan { plan, done }, index) in plans.iter().zip(0..) {
             for number in 1..=plan.shards {
-                let (lines, is_done) = (Lines::open(plan, number)?, done.contains(&number));
+                let lines = Lines::open(plan, number).map_err(|error| error.problem())?;
+                let is_done = done.contains(&number);
                 let path = shard_path(plan.place(), number);
                 shards.push(Reading { lines, path, plan: index, number, is_done });
             }
@@ -151,7 +152,8 @@ impl Earlier {
     /// Reads the next line of a shard, behind the one of this path.
     fn read_on(&mut self, shard: usize, behind: Option<&[u8]>) -> Result<(), Problem> {
         let reading = &mut self.shards[shard];
-        let Some(line) = reading.lines.next()? else { return Ok(()) };
+        let line = reading.lines.next().map_err(|error| error.problem())?;
+        let Some(line) = line else { return Ok(()) };
         if behind.is_some_and(|last| in_walk_order(last, &line.path.0) == Ordering::Greater) {
             let refused = refused_by(&reading.path);
             return Err(refused(&format!("{}, which is not in the order of a walk", line.path)));

@@ -1,12 +1,17 @@
 //! The file of a plan, `plan.json`, and the places of its shards.
 
 use super::shard::{Shard, ShardLoad, read_head_alone};
-use crate::{error::problem, name::Name, problem::Problem, selection::Rule};
+use crate::{
+    error::{TransferError, problem},
+    name::Name,
+    problem::Problem,
+    selection::Rule,
+};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     fs::{self, File},
-    io,
+    io::{self, ErrorKind},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -72,13 +77,22 @@ impl Plan {
     /// Reads the plan in a directory.
     ///
     /// # Errors
-    /// If there is none that is whole, or it is of a later version.
-    pub fn open(place: &Path) -> Result<Self, Problem> {
+    /// If there is none that is whole, or it is of a later version, nothing can start. If its
+    /// directory is not there, or answers with an error that may pass, a later look may find it.
+    pub fn open(place: &Path) -> Result<Self, TransferError> {
         let path = place.join(PLAN_FILE);
         let what = format!("cannot read the plan {}", path.display());
         let needs = "a directory that `haul plan` has made, and has ended";
         let hint = "make it by `haul plan`";
-        let refused = |error: io::Error| problem(&what, needs, &error.to_string(), hint);
+        let refused = |error: io::Error| {
+            let problem = problem(&what, needs, &error.to_string(), hint);
+            // What is to be mounted may not be yet.
+            let is_away = || fs::metadata(place).is_err_and(|it| it.kind() == ErrorKind::NotFound);
+            match error.kind() == ErrorKind::NotFound && is_away() {
+                true => TransferError::Unavailable(Box::new(problem)),
+                false => unread(problem, &error),
+            }
+        };
         let mut file = File::open(&path).map_err(refused)?;
         let (owner, mode) = file.metadata().map(|it| (it.uid(), it.mode())).map_err(refused)?;
         let own = rustix::process::geteuid().as_raw();
@@ -86,25 +100,23 @@ impl Plan {
             // Whoever writes it says which files of this user go where.
             let needs = "a file that nobody but its user, or root, can write";
             let found = format!("owner {owner}, mode {:o}", mode & 0o777);
-            return Err(problem(&what, needs, &found, "chmod go-w, or make the plan as this user"));
+            let hint = "chmod go-w, or make the plan as this user";
+            return Err(TransferError::start(problem(&what, needs, &found, hint)));
         }
         let mut text = Vec::new();
         io::Read::read_to_end(&mut file, &mut text).map_err(refused)?;
         let mut plan: Self = serde_json::from_slice(&text)
-            .map_err(|error| problem(&what, needs, &error.to_string(), "make it again"))?;
+            .map_err(|error| problem(&what, needs, &error.to_string(), "make it again"))
+            .map_err(TransferError::start)?;
         if plan.targets.is_empty() || (plan.shards == 0 && plan.growing.is_none()) {
-            let found = "none";
-            return Err(problem(
-                &what,
-                "at least one target and one shard",
-                found,
-                "make it again",
-            ));
+            let (needs, hint) = ("at least one target and one shard", "make it again");
+            return Err(TransferError::start(problem(&what, needs, "none", hint)));
         }
         if plan.version > VERSION_GROWING {
             let needs = format!("a plan of version {VERSION_GROWING}");
             let found = format!("version {}", plan.version);
-            return Err(problem(&what, &needs, &found, "run the haul that has made it"));
+            let problem = problem(&what, &needs, &found, "run the haul that has made it");
+            return Err(TransferError::start(problem));
         }
         plan.place = place.to_owned();
         Ok(plan)
@@ -114,15 +126,17 @@ impl Plan {
     /// had shards, so a shard that it does not have has no names.
     ///
     /// # Errors
-    /// If there is no such shard, or its file is not whole.
-    pub fn shard(&self, number: u32) -> Result<Shard, Problem> {
+    /// If there is no such shard, or its file is not whole, nothing can start. If the file answers
+    /// with an error that may pass, a later look may find it.
+    pub fn shard(&self, number: u32) -> Result<Shard, TransferError> {
         if self.has_grown() && (self.shards + 1..=SHARDS_MAX).contains(&number) {
             return Ok(Shard::empty(number));
         }
         if !(1..=self.shards).contains(&number) {
             let needs = format!("a shard from 1 to {}", self.shards);
             let hint = "start as many runs as the plan has shards";
-            return Err(problem("there is no such shard", &needs, &number.to_string(), hint));
+            let problem = problem("there is no such shard", &needs, &number.to_string(), hint);
+            return Err(TransferError::start(problem));
         }
         Shard::read(number, self)
     }
@@ -205,6 +219,21 @@ impl Plan {
     }
 }
 
+/// The error of a file of a plan that cannot be read. What the file system may say today and not
+/// tomorrow, such as EIO and ESTALE, is no reason to give up.
+pub(super) fn unread(problem: Problem, error: &io::Error) -> TransferError {
+    match error.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::PermissionDenied
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::InvalidFilename
+        | ErrorKind::InvalidInput
+        | ErrorKind::InvalidData => TransferError::start(problem),
+        _ => TransferError::Unavailable(Box::new(problem)),
+    }
+}
+
 fn is_zero(number: &u64) -> bool {
     *number == 0
 }
@@ -229,4 +258,36 @@ pub(super) fn create_anew(path: &Path) -> io::Result<File> {
 
 pub(super) fn shard_path(place: &Path, number: u32) -> PathBuf {
     place.join(format!("shard-{number:05}.jsonl"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn only_what_somebody_has_to_change_is_no_reason_to_read_again() {
+        let may_pass = |errno: Errno| {
+            let error = unread(problem("cannot read it", "", "", ""), &errno.into());
+            matches!(error, TransferError::Unavailable(_))
+        };
+        for errno in [Errno::IO, Errno::STALE, Errno::TIMEDOUT, Errno::NFILE, Errno::NOTCONN] {
+            assert!(may_pass(errno), "{errno}");
+        }
+        for errno in [Errno::NOENT, Errno::ACCESS, Errno::PERM, Errno::NOTDIR, Errno::ISDIR] {
+            assert!(!may_pass(errno), "{errno}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_may_come_and_one_without_a_plan_has_none() {
+        let place = tempfile::tempdir().unwrap();
+        let none = Plan::open(place.path());
+        assert!(matches!(none, Err(TransferError::CouldNotStart(_))), "{none:?}");
+        let away = Plan::open(&place.path().join("mounted/later"));
+        assert!(matches!(away, Err(TransferError::Unavailable(_))), "{away:?}");
+        fs::write(place.path().join(PLAN_FILE), "{").unwrap();
+        let spoilt = Plan::open(place.path());
+        assert!(matches!(spoilt, Err(TransferError::CouldNotStart(_))), "{spoilt:?}");
+    }
 }

@@ -2,10 +2,10 @@
 
 use super::{
     line::{Head, Kind, Line, LineRange},
-    plan_file::{Plan, VERSION, VERSION_WITH_RANGES, shard_path},
+    plan_file::{Plan, VERSION, VERSION_GROWING, VERSION_WITH_RANGES, shard_path, unread},
 };
 use crate::{
-    error::problem,
+    error::{TransferError, problem},
     file_ranges::{Cut, FileRanges},
     packed_names::PackedNames,
     problem::Problem,
@@ -13,7 +13,7 @@ use crate::{
 use haul_protocol::limits::SPAN_BYTES_MIN;
 use std::{
     fs::File,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
 };
 
@@ -94,16 +94,18 @@ impl Shard {
         Self { number, names, ranges, bytes: 0 }
     }
 
-    pub(super) fn read(number: u32, plan: &Plan) -> Result<Self, Problem> {
+    pub(super) fn read(number: u32, plan: &Plan) -> Result<Self, TransferError> {
         let mut lines = Lines::open(plan, number)?;
         let (mut names, mut ranges) = (PackedNames::default(), FileRanges::default());
         while let Some(line) = lines.next()? {
             if !names.push(&line.path.0) {
-                return Err(lines.refused("names of more than 4 GiB"));
+                let problem = lines.refused("names of more than 4 GiB");
+                return Err(TransferError::start(problem));
             }
             if let Some(range) = line.range {
                 let cut = cut_of(&line, range).ok_or_else(|| {
-                    lines.refused_here("no range of a file, or none with its inode")
+                    let found = "no range of a file, or none with its inode";
+                    TransferError::start(lines.refused_here(found))
                 })?;
                 ranges.push(&line.path.0, cut);
             }
@@ -124,24 +126,39 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    pub fn open(plan: &Plan, number: u32) -> Result<Self, Problem> {
+    pub fn open(plan: &Plan, number: u32) -> Result<Self, TransferError> {
         let path = shard_path(plan.place(), number);
         let refused = refused_by(&path);
-        let file = File::open(&path).map_err(|error| refused(&error.to_string()))?;
+        let failed = |error: io::Error| {
+            let problem = refused(&error.to_string());
+            // Of a plan that grows a network's file system may not find the newest shard yet.
+            match error.kind() == io::ErrorKind::NotFound && plan.version == VERSION_GROWING {
+                true => TransferError::Unavailable(Box::new(problem)),
+                false => unread(problem, &error),
+            }
+        };
+        let file = File::open(&path).map_err(failed)?;
         let (mut file, mut line) = (BufReader::new(file), String::new());
-        file.read_line(&mut line).map_err(|error| refused(&error.to_string()))?;
-        let head = read_head(&line, number, plan, &refused)?;
+        file.read_line(&mut line).map_err(failed)?;
+        let head = read_head(&line, number, plan, &refused).map_err(TransferError::start)?;
         Ok(Self { path, file, head, count: 0, text: Vec::new() })
     }
 
     /// The next line.
     ///
     /// # Errors
-    /// If it is none, has no name that can be, or there are not as many as the first line says.
-    pub fn next(&mut self) -> Result<Option<Line>, Problem> {
+    /// If it is none, has no name that can be, or there are not as many as the first line says; or
+    /// if the file answers with an error, which may pass.
+    pub fn next(&mut self) -> Result<Option<Line>, TransferError> {
         self.text.clear();
         let read = self.file.read_until(b'\n', &mut self.text);
-        if read.map_err(|error| self.refused(&error.to_string()))? == 0 {
+        let read = read.map_err(|error| unread(self.refused(&error.to_string()), &error))?;
+        self.line(read == 0).map_err(TransferError::start)
+    }
+
+    /// The line that was read, unless the file is at its end.
+    fn line(&mut self, is_at_end: bool) -> Result<Option<Line>, Problem> {
+        if is_at_end {
             if self.count != self.head.files {
                 return Err(self.refused(&format!("{} names of {}", self.count, self.head.files)));
             }

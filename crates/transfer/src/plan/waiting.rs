@@ -28,7 +28,7 @@ impl Plan {
     ///
     /// # Errors
     /// If there is no plan, or making it was given up, nothing could start. If nobody seems to make
-    /// it any more, a later run may find it whole.
+    /// it any more, or its directory is away for now, a later run may find it whole.
     pub fn open_for(
         place: &Path,
         shard: u32,
@@ -45,7 +45,7 @@ impl Plan {
     pub fn is_being_made(&self) -> Result<bool, Problem> {
         let begun = Instant::now();
         while self.growing.is_some_and(|growth| !growth.given_up) {
-            if Self::open(self.place())? != *self {
+            if Self::open(self.place()).map_err(|error| error.problem())? != *self {
                 return Ok(true);
             }
             if begun.elapsed() > 2 * BEAT {
@@ -72,8 +72,10 @@ fn wait(
             (Ok(plan), _) => plan,
             // Just when it is replaced, a network's file system may not find it.
             (Err(_), Some((seen, at))) if at.elapsed() < silence => seen.clone(),
-            (Err(problem), Some(_)) => return Err(TransferError::Unavailable(Box::new(problem))),
-            (Err(problem), None) => return Err(TransferError::start(problem)),
+            (Err(error), Some(_)) => {
+                return Err(TransferError::Unavailable(Box::new(error.problem())));
+            }
+            (Err(error), None) => return Err(error),
         };
         let Some(Growth { given_up, .. }) = plan.growing else { return Ok(plan) };
         if shard <= plan.shards || shard > SHARDS_MAX {
