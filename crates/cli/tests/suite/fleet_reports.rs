@@ -166,6 +166,37 @@ fn a_shard_is_done_fails_or_is_killed_and_the_report_says_how_to_finish_it() {
     }
 }
 
+/// A shard of which a file is gone fails each time: what finishes it is another plan.
+#[test]
+fn a_file_that_is_gone_from_the_source_is_left_out_by_the_plan_that_the_report_names() {
+    let planned = Planned::new();
+    let place = &planned.place;
+    let (_, [failing, other]) = planned.shards();
+    let gone = planned.lines(failing).into_iter().find(|line| line["kind"] == "file").unwrap();
+    fs::remove_file(place.source("tree").join(gone["path"].as_str().unwrap())).unwrap();
+    for shard in (1..=3).filter(|shard| *shard != failing && *shard != other) {
+        planned.push(shard).ok();
+    }
+    assert_eq!(planned.report().last()["again"], Value::Null);
+    planned.push(failing).failed(1);
+    let report = planned.report();
+    let again = report.last()["again"].as_str().expect("a plan by --again").to_owned();
+    let text = place.command(&words!["report", "plan"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    let said = "haul plan --again plan --shards";
+    assert!(text.contains(said) && text.contains("gone from the source"), "{text}");
+    planned.push(other).ok();
+    assert_eq!(typed(place, &again.replace("ANOTHER-PLAN", "new")), 0, "{again}");
+    let shards = fs::read_dir(place.path("new")).unwrap();
+    let shards = shards.filter(|entry| {
+        entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("shard-")
+    });
+    for shard in 1..=shards.count() {
+        place.push(&words!["--plan", place.path("new"), "--shard", shard.to_string()]).ok();
+    }
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
 #[test]
 fn runs_of_one_shard_at_once_have_a_report_each_and_count_once() {
     let planned = Planned::new();

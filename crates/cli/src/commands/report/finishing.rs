@@ -1,7 +1,7 @@
 //! Commands that finish a plan: each shard by hand, or many of them by a loop and by an array.
 
 use crate::ui::shell::shell_word;
-use haul_transfer::{Fleet, ShardReport};
+use haul_transfer::{Fleet, Plan, ShardReport, Side};
 use std::path::Path;
 
 /// Shards that have a line each.
@@ -28,6 +28,17 @@ pub fn commands(place: &Path, fleet: &Fleet) -> Vec<String> {
         .collect();
     let (place, numbers) = (shell_word(place.as_os_str()), numbers.join(" "));
     vec![format!("for shard in {numbers}; do haul push --plan {place} --shard $shard; done")]
+}
+
+/// The command that plans anew what shards lack that fail by their source: what is gone from there
+/// fails whenever a shard is run. `None` where no shard does.
+pub fn again(plan: &Plan, fleet: &Fleet, place: &Path) -> Option<String> {
+    let by_source = |shard: &ShardReport| shard.failures.iter().any(|it| it.side == Side::Source);
+    let left = fleet.left().count().max(plan.targets.len());
+    fleet.left().any(by_source).then(|| {
+        let place = shell_word(place.as_os_str());
+        format!("haul plan --again {place} --shards {left} --out ANOTHER-PLAN")
+    })
 }
 
 /// The shards that are left as an array of Slurm has them: `3,7-12`.

@@ -1,6 +1,6 @@
 //! `haul report --json`: a shard a line, a node a line, and last the fleet.
 
-use super::finishing::{array, command, commands};
+use super::finishing::{again, array, command, commands};
 use crate::ui::json;
 use haul_transfer::{Fleet, NodeReport, Plan, Rates, ShardReport, ShardState};
 use serde_json::{Value, json};
@@ -100,6 +100,7 @@ fn of_fleet(plan: &Plan, fleet: &Fleet, place: &Path) -> Value {
         "of_another_plan": fleet.of_another_plan,
         "left": array(fleet),
         "commands": commands(place, fleet),
+        "again": again(plan, fleet, place),
     })
 }
 

@@ -1,7 +1,7 @@
 //! The text of `haul report`: sums, a bar for each time, a line for each node, and what is left.
 
 use super::{
-    finishing::{array, commands},
+    finishing::{again, array, commands},
     json::seconds_from,
 };
 use crate::ui::{shell::shell_word, units};
@@ -227,6 +227,12 @@ pub fn finish(plan: &Plan, fleet: &Fleet, place: &Path) -> Vec<String> {
             lines
         }
     };
+    if let Some(again) = again(plan, fleet, place) {
+        lines.push(format!(
+            "if what failed is gone from the source, or is another file now, plan the rest anew \
+             and run that in its place: {again}"
+        ));
+    }
     if plan.growing.is_some_and(|growth| growth.given_up) {
         let place = shell_word(place.as_os_str());
         let again = format!("haul plan --again {place} --shards N --out ANOTHER-PLAN");
