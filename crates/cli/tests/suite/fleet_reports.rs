@@ -197,6 +197,35 @@ fn a_file_that_is_gone_from_the_source_is_left_out_by_the_plan_that_the_report_n
     assert_same_trees(&place.source("tree"), &place.root("tree"));
 }
 
+/// A run may be sent to other URLs; what it brought there is not at the plan's.
+#[test]
+fn a_run_to_another_place_than_the_plans_is_told_and_does_not_count_as_done() {
+    let planned = Planned::new();
+    let place = &planned.place;
+    let elsewhere = planned.servers.each_ref().map(|server| server.url("elsewhere/"));
+    let words = words!["--plan", place.path("plan"), "--shard", "1", elsewhere[0], elsewhere[1]];
+    place.push(&words).ok();
+    let report = planned.report();
+    assert_eq!((report.0.status, report.states()), (1, [0, 0, 0, 0, 3]), "{:?}", report.0);
+    let first = report.shard(1);
+    assert_eq!((&first["runs_elsewhere"], &first["files"]), (&1.into(), &0.into()), "{first}");
+    assert!(first["elsewhere"].as_str().unwrap().ends_with("/elsewhere/"), "{first}");
+    let text = place.command(&words!["report", "plan"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("shard 1: a run went to haul://127.0.0.1"), "{text}");
+    for shard in [2, 3] {
+        planned.push(shard).ok();
+    }
+    let again = words!["plan", "--again", place.path("plan"), "--out", place.path("rest")];
+    let again = [again, words!["--shards", "2", "--json"]].concat();
+    let ran = Haul::start(place.command(&again)).finish();
+    assert_eq!(ran.named("plan")[0]["files"], planned.lines(1).len(), "{ran:?}");
+    planned.push(1).ok();
+    let report = planned.report();
+    assert_eq!((report.0.status, report.states()), (0, [3, 0, 0, 0, 0]), "{:?}", report.0);
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
 #[test]
 fn runs_of_one_shard_at_once_have_a_report_each_and_count_once() {
     let planned = Planned::new();

@@ -6,7 +6,7 @@ use super::{
     rates::{FLEET_INTERVALS_MAX, Rates},
     reading::{Found, RunRead, believed, read},
 };
-use crate::{error::problem, plan::Plan, problem::Problem};
+use crate::{error::problem, plan::Plan, problem::Problem, url::HaulUrl};
 use std::{collections::BTreeMap, io};
 
 /// Most machines that are told apart; further ones are one together.
@@ -54,8 +54,12 @@ pub struct ShardReport {
     pub number: u32,
     /// State of the shard.
     pub state: ShardState,
-    /// Number of its runs.
+    /// Number of its runs to the plan's target.
     pub runs: u32,
+    /// Number of its runs to another place, which do not count.
+    pub runs_elsewhere: u32,
+    /// Target of the last of these, without a token; empty for none.
+    pub elsewhere: String,
     /// Number of the run that counts, from 1; 0 for none.
     pub attempt: u32,
     /// Machine of the run that counts.
@@ -217,7 +221,10 @@ impl Adding {
         match found {
             Ok(Found::OfAnotherPlan) => self.of_another_plan += 1,
             Ok(Found::Run(run)) => {
-                shard.take(attempt, Some(&run));
+                match leads_to_the_same(&run.head.target, plan.target(shard.number)) {
+                    true => shard.take(attempt, Some(&run)),
+                    false => shard.went_elsewhere(&run),
+                }
                 self.busy.add(run.span_ms());
                 node(nodes, &run.head.host).run(&run);
             }
@@ -263,6 +270,24 @@ impl Adding {
     }
 }
 
+/// Whether two targets are one place: a host and a path there. A server may have got another port,
+/// and each URL another token.
+fn leads_to_the_same(one: &str, other: &str) -> bool {
+    let place = |target: &str| match target.parse::<HaulUrl>() {
+        Ok(url) => (url.host, url.path),
+        Err(_) => {
+            let (at, path) = target.split_once(':').unwrap_or((target, ""));
+            let host = at.rsplit_once('@').map_or(at, |(_, host)| host);
+            (host.to_owned(), path.as_bytes().to_vec())
+        }
+    };
+    let ((one, mut its), (other, mut others)) = (place(one), place(other));
+    for path in [&mut its, &mut others] {
+        path.truncate(path.strip_suffix(b"/").unwrap_or(path).len());
+    }
+    one == other && its == others
+}
+
 fn node<'a>(nodes: &'a mut BTreeMap<String, NodeReport>, host: &str) -> &'a mut NodeReport {
     let is_one_too_many = nodes.len() >= NODES_MAX && !nodes.contains_key(host);
     let host = if is_one_too_many { OTHER_NODES } else { host };
@@ -270,6 +295,12 @@ fn node<'a>(nodes: &'a mut BTreeMap<String, NodeReport>, host: &str) -> &'a mut 
 }
 
 impl ShardReport {
+    /// Adds a run that brought nothing to the plan's target.
+    fn went_elsewhere(&mut self, run: &RunRead) {
+        self.runs_elsewhere += 1;
+        self.elsewhere.clone_from(&run.head.target);
+    }
+
     /// Adds a run; `None` for one of which only the name of its report is known.
     fn take(&mut self, attempt: u32, run: Option<&RunRead>) {
         self.runs += 1;
@@ -300,6 +331,8 @@ impl ShardReport {
             number: self.number,
             state,
             runs: self.runs,
+            runs_elsewhere: self.runs_elsewhere,
+            elsewhere: std::mem::take(&mut self.elsewhere),
             attempt,
             files_moved: self.files_moved,
             moved_bytes: self.moved_bytes,

@@ -22,6 +22,8 @@ fn of_shard(shard: &ShardReport, place: &Path) -> Value {
         "shard": shard.number,
         "state": shard.state.word(),
         "runs": shard.runs,
+        "runs_elsewhere": shard.runs_elsewhere,
+        "elsewhere": Some(&shard.elsewhere).filter(|target| !target.is_empty()),
         "attempt": shard.attempt,
         "host": shard.host,
         "target": shard.target,

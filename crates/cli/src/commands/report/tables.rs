@@ -166,12 +166,33 @@ pub fn slowest(fleet: &Fleet) -> Vec<String> {
     lines
 }
 
-/// Lines about the shards that a run has left unfinished, and why.
+/// Lines about runs that were sent to another place than the plan's.
+fn elsewhere(fleet: &Fleet) -> Vec<String> {
+    let shards: Vec<_> = fleet.shards.iter().filter(|it| it.runs_elsewhere > 0).collect();
+    let line = |shard: &&ShardReport| {
+        let (number, target) = (shard.number, printable(&shard.elsewhere));
+        let who = match shard.runs_elsewhere {
+            1 => format!("a run went to {target}"),
+            runs => {
+                format!("{} went elsewhere, the last to {target}", units::count(runs.into(), "run"))
+            }
+        };
+        format!("shard {number}: {who}, which is not the plan's target, and does not count")
+    };
+    let mut lines: Vec<String> = shards.iter().take(SHARDS_MAX).map(line).collect();
+    if shards.len() > SHARDS_MAX {
+        let more = shards.len() - SHARDS_MAX;
+        lines.push(format!("and {}: --json has all", units::count(more as u64, "more shard")));
+    }
+    lines
+}
+
+/// Lines about runs that went elsewhere, and the shards that a run has left unfinished, and why.
 pub fn failed(fleet: &Fleet) -> Vec<String> {
     let states = [ShardState::Failed, ShardState::Stopped];
     let shards: Vec<_> = fleet.shards.iter().filter(|it| states.contains(&it.state)).collect();
-    let mut lines: Vec<String> =
-        shards.iter().take(SHARDS_MAX).flat_map(|shard| of_failed_shard(shard)).collect();
+    let mut lines = elsewhere(fleet);
+    lines.extend(shards.iter().take(SHARDS_MAX).flat_map(|shard| of_failed_shard(shard)));
     if shards.len() > SHARDS_MAX {
         let more = shards.len() - SHARDS_MAX;
         lines.push(format!("and {}: --json has all", units::count(more as u64, "more shard")));

@@ -206,3 +206,23 @@ fn a_run_elsewhere_goes_until_it_was_silent_for_a_minute() {
         assert_eq!(place.fleet().shards[0].state, state, "{ago_s} s");
     }
 }
+
+#[test]
+fn a_place_is_a_host_and_a_path_whatever_its_token_user_and_port_are() {
+    let token = crate::Token::generate([7; 16]).unwrap().reveal();
+    let same = [
+        (format!("haul://{token}@dtn1:7/run/"), "haul://dtn1:9/run".to_owned()),
+        ("ann@dtn1:run/".to_owned(), "bob@dtn1:run".to_owned()),
+    ];
+    for (one, other) in same {
+        assert!(leads_to_the_same(&one, &other), "{one} {other}");
+    }
+    for (one, other) in [
+        ("haul://dtn1/run", "haul://dtn2/run"),
+        ("haul://dtn1/run", "haul://dtn1/run2"),
+        ("dtn1:run", "dtn1:run/7"),
+        ("dtn1:run", "dtn2:run"),
+    ] {
+        assert!(!leads_to_the_same(one, other), "{one} {other}");
+    }
+}
