@@ -410,6 +410,38 @@ fn what_has_changed_goes_to_the_server_that_has_it() {
     again(&place, "plan", "shared", &words!["--shard-size", "1M", "--shared-target"]);
 }
 
+/// A file system that answers late is asked for several names at a time, also by patterns.
+#[test]
+fn a_slow_file_system_is_listed_by_several_at_once() {
+    let place = Place::new();
+    for directory in 0..60 {
+        let at = place.source(format!("tree/d{directory}"));
+        fs::create_dir_all(&at).unwrap();
+        (0..100).for_each(|file| fs::write(at.join(format!("f{file}")), "x").unwrap());
+    }
+    let log = place.path("strace").into_os_string().into_string().unwrap();
+    let calls = "trace=newfstatat,statx";
+    let slow = "inject=newfstatat,statx:delay_enter=1000";
+    let strace = ["strace", "-D", "-f", "-o", &log, "-e", calls, "-e", slow];
+    let Some(strace) = runnable(&strace) else { return };
+    for (number, pattern) in [None, Some("*.tmp")].into_iter().enumerate() {
+        let out = place.path(format!("plan-{number}"));
+        let words = words!["plan", place.source("tree"), "dtn1:/data/", "--shards", "2"];
+        let exclude = pattern.map_or(Vec::new(), |pattern| words!["--exclude", pattern]);
+        let words = [words, words!["--out", out, "--json"], exclude].concat();
+        let ran = Haul::start(behind(&strace, place.command(&words))).finish();
+        assert_eq!((ran.status, &ran.named("plan")[0]["files"]), (0, &6000.into()), "{ran:?}");
+        // Each line begins with the number of the thread.
+        let text = fs::read_to_string(&log).unwrap();
+        let mut looks = std::collections::BTreeMap::<&str, u32>::new();
+        for line in text.lines().filter(|line| line.contains("stat")) {
+            *looks.entry(line.split(' ').next().unwrap()).or_default() += 1;
+        }
+        let busy = looks.values().filter(|count| **count > 100).count();
+        assert!(busy >= 4, "{busy} threads looked at many names: {looks:?}");
+    }
+}
+
 #[test]
 fn a_plan_that_cannot_be_made_again_says_why() {
     let place = Place::new();

@@ -425,6 +425,27 @@ fn a_plan_that_cannot_be_read_for_a_while_is_a_reason_to_run_the_shard_again() {
     push_shard(&place, "1").ok();
 }
 
+/// Sparse files are planned by their inodes alone: opening each would cost a network's file system
+/// a message and a half.
+#[test]
+fn a_plan_opens_no_file_of_its_source() {
+    let place = Place::new();
+    for name in ["sparse", "d/sparse-too"] {
+        place.file(&place.source("tree").join(name), 10);
+        let file = fs::File::options().write(true).open(place.source("tree").join(name)).unwrap();
+        file.set_len(64 << 20).unwrap();
+    }
+    let log = place.path("strace").into_os_string().into_string().unwrap();
+    let strace = ["strace", "-D", "-f", "-o", &log, "-e", "trace=open,openat,openat2"];
+    let Some(strace) = runnable(&strace) else { return };
+    let words = words!["plan", place.source("tree"), "dtn1:/data/", "--shards", "1", "--json"];
+    let words = [words, words!["--out", place.path("plan")]].concat();
+    let ran = Haul::start(behind(&strace, place.command(&words))).finish();
+    assert_eq!((ran.status, &ran.named("plan")[0]["files"]), (0, &2.into()), "{ran:?}");
+    let log = fs::read_to_string(&log).unwrap();
+    assert!(log.contains("\"d\"") && !log.contains("sparse"), "{log}");
+}
+
 /// Predictions are of the plan that is there, and nothing of it changes.
 #[test]
 fn a_plan_is_simulated_when_it_is_made_and_later() {

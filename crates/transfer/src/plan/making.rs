@@ -24,7 +24,7 @@ use crate::{
         named_sources::walk_named,
         root::split_last,
         source::{Location, SourceEntry},
-        walk::{Listed, WalkOptions, is_at_or_below},
+        walk::{Listed, Purpose, WalkOptions, is_at_or_below},
     },
 };
 use haul_protocol::message::FileKind;
@@ -156,7 +156,8 @@ impl Walking {
     fn of(request: &PlanRequest) -> Result<Self, TransferError> {
         let matcher = request.selection.compile().map_err(TransferError::start)?;
         let names = request.selection.names.clone();
-        let options = WalkOptions { matcher: Some(matcher), names, ..WalkOptions::default() };
+        let (matcher, purpose) = (Some(matcher), Purpose::Plan);
+        let options = WalkOptions { matcher, names, purpose, ..WalkOptions::default() };
         let again = Some(&request.again).filter(|plans| !plans.is_empty());
         let earlier = again.map(|plans| Earlier::open(plans)).transpose();
         let earlier = earlier.map_err(TransferError::start)?;

@@ -65,6 +65,18 @@ pub struct WalkOptions {
     pub watch: Option<Arc<Lock<DirectoryWatch>>>,
     /// Whether a source is removed when it is at the target.
     pub is_moved: bool,
+    pub purpose: Purpose,
+}
+
+/// Purpose of a walk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// A transfer: entries are offered to a receiver.
+    #[default]
+    Transfer,
+    /// A plan: entries become its lines, no file is opened for its holes, and the walk waits for
+    /// nothing but the file system.
+    Plan,
 }
 
 impl WalkOptions {
@@ -79,6 +91,7 @@ impl WalkOptions {
             attributes: Arc::new(Attributes::new(options.preserve)),
             watch: options.recording.watch.then(Arc::default),
             is_moved: options.move_sources,
+            purpose: Purpose::Transfer,
         }
     }
 }
@@ -343,14 +356,18 @@ impl Walk {
         }
     }
 
-    /// Starts looks ahead where those of the walk take long, of which the last `took` so long. Only
-    /// where all is meant: what is left out may hang.
+    /// Starts looks ahead where those of the walk take long, of which the last `took` so long. A
+    /// transfer does so only where all is meant: what is left out may hang.
     fn keep_ahead(&mut self, took: Duration) {
-        let is_slow = self.pace.is_slow(took, blocks_read);
+        let is_plan = self.options.purpose == Purpose::Plan;
+        let is_slow = match is_plan {
+            true => self.pace.is_late(took),
+            false => self.pace.is_slow(took, blocks_read),
+        };
         if let Some(ahead) = &self.ahead {
             return ahead.walked();
         }
-        let takes_all = self.options.matcher.as_ref().is_none_or(Matcher::takes_all);
+        let takes_all = is_plan || self.options.matcher.as_ref().is_none_or(Matcher::takes_all);
         if !is_slow || !takes_all || self.options.names.is_some() {
             return;
         }
@@ -406,7 +423,8 @@ impl Walk {
         if is_regular {
             self.told_sizes.check(stat, &entry)?;
         }
-        let wants_holes = is_regular && holes::may_have_holes(stat);
+        let is_offered = self.options.purpose == Purpose::Transfer;
+        let wants_holes = is_regular && is_offered && holes::may_have_holes(stat);
         let wants_xattrs =
             attributes.preserve.needs_xattrs() && entry.offer.kind != FileKind::Symlink;
         if wants_holes || wants_xattrs {

@@ -38,6 +38,8 @@ const CHUNK: usize = 32;
 const LOOKS: u32 = 64;
 /// Time of a look, on average, from which on the disk is waited for: one in memory takes 2 us.
 const SLOW: Duration = Duration::from_micros(25);
+/// Time of a look, on average, from which on a file system answers late, whatever it waits for.
+const LATE: Duration = Duration::from_micros(100);
 /// Number of entries that the walk comes to between two calls to threads that are far ahead.
 const CALL_EVERY: u64 = 512;
 
@@ -56,14 +58,29 @@ impl Pace {
     /// thread has read.
     pub fn is_slow(&mut self, took: Duration, read_blocks: impl Fn() -> u64) -> bool {
         let before = *self.read_blocks.get_or_insert_with(&read_blocks);
+        let is_slow = self.mean(took).map(|mean| mean > SLOW);
+        is_slow.is_some_and(|is_slow| {
+            let now = *self.read_blocks.insert(read_blocks());
+            is_slow && before < now
+        })
+    }
+
+    /// Takes the time of a look; true where those of late took long by the clock. The file system
+    /// of a network tells of no blocks.
+    pub fn is_late(&mut self, took: Duration) -> bool {
+        self.mean(took).is_some_and(|mean| mean > LATE)
+    }
+
+    /// Takes the time of a look; the mean of several once they are there.
+    fn mean(&mut self, took: Duration) -> Option<Duration> {
         self.looks += 1;
         self.took += took;
         if self.looks < LOOKS {
-            return false;
+            return None;
         }
-        let is_slow = self.took > SLOW * LOOKS;
+        let mean = self.took / LOOKS;
         (self.looks, self.took) = (0, Duration::ZERO);
-        is_slow && before < *self.read_blocks.insert(read_blocks())
+        Some(mean)
     }
 }
 
@@ -275,6 +292,11 @@ mod tests {
         assert_eq!(looks(&|_| slow, &u64::from), 10);
         assert_eq!(looks(&|_| SLOW, &u64::from), 0, "it is more than that which is slow");
         assert_eq!(looks(&|_| slow, &|_| 7), 0, "it waits, but for no disk");
+        let late = |took: Duration| {
+            let mut pace = Pace::default();
+            (0..10 * LOOKS).filter(|_| pace.is_late(took)).count()
+        };
+        assert_eq!((late(LATE), late(LATE + fast)), (0, 10));
         // One that took a moment.
         let once = |look: u32| if look % LOOKS == 5 { slow * 10 } else { fast };
         assert_eq!(looks(&once, &u64::from), 0);
