@@ -6,7 +6,7 @@ use haul_transfer::{
         datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES},
         journal::{Identity, decode},
         manifest::Line,
-        parse_size,
+        parse_size, plan_lines,
         register::Register,
     },
 };
@@ -35,6 +35,23 @@ pub fn manifest_line(data: &[u8]) {
         let text = line.to_text();
         let text = text.strip_suffix('\n').expect("a line has an end");
         assert_eq!(Line::parse(text.as_bytes()), Ok(line));
+    }
+}
+
+/// Reads a line of a plan, which is written as one that means the same. A range is in its file.
+pub fn plan_line(data: &[u8]) {
+    if let Some((text, range)) = plan_lines::line_again(data) {
+        assert_eq!(plan_lines::line_again(&text), Some((text, range)));
+        if let Some([begin, len, file]) = range {
+            assert!(len > 0 && begin.checked_add(len).is_some_and(|end| end <= file));
+        }
+    }
+}
+
+/// Reads a line of a run's report, which is written as one that can be read.
+pub fn report_line(data: &[u8]) {
+    if let Some(text) = plan_lines::report_line_again(data) {
+        assert!(plan_lines::report_line_again(&text).is_some());
     }
 }
 

@@ -14,6 +14,7 @@ mod run_log;
 mod simulation;
 
 pub use fleet_report::{Fleet, ShardReport, ShardState};
+pub use line::line_again;
 pub use node::NodeReport;
 pub use rates::Rates;
 pub use run_log::RunLog;

@@ -102,6 +102,11 @@ pub mod register {
     pub use crate::storage::ranges::register::{Header, Record, Register, State, Whole};
 }
 
+/// Lines of plans and of the reports of their runs, which other tools may write.
+pub mod plan_lines {
+    pub use crate::{fleet::line_again as report_line_again, plan::line_again};
+}
+
 /// Datagrams of `haul probe net`.
 pub mod datagram {
     pub use crate::probe::net::datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES};

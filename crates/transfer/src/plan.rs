@@ -21,4 +21,4 @@ pub use earlier::EarlierPlan;
 pub use growing::ShardSize;
 pub use making::{Made, PlanRequest, Shards, make};
 pub use plan_file::{Growth, Plan, SHARDS_MAX};
-pub use shard::{Shard, ShardLoad};
+pub use shard::{Shard, ShardLoad, line_again};

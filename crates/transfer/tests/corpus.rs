@@ -54,6 +54,16 @@ fn the_whole_journal_of_the_corpus_is_believed() {
 }
 
 #[test]
+fn lines_of_plans() {
+    replay("plan_line", bodies::plan_line);
+}
+
+#[test]
+fn lines_of_the_reports_of_runs() {
+    replay("report_line", bodies::report_line);
+}
+
+#[test]
 fn registers_of_ranges() {
     replay("register", bodies::register);
 }

@@ -34,6 +34,16 @@ pub struct Head {
     pub began_ms: u64,
 }
 
+/// Reads a line of a report, the first or one behind it, and writes it as it was understood. `None`
+/// where it is none.
+#[must_use]
+pub fn line_again(text: &[u8]) -> Option<Vec<u8>> {
+    if let Ok(head) = serde_json::from_slice::<Head>(text) {
+        return serde_json::to_vec(&head).ok();
+    }
+    serde_json::to_vec(&serde_json::from_slice::<Line>(text).ok()?).ok()
+}
+
 /// A line behind the first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]

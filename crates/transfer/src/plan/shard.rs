@@ -10,7 +10,7 @@ use crate::{
     packed_names::PackedNames,
     problem::Problem,
 };
-use haul_protocol::limits::SPAN_BYTES_MIN;
+use haul_protocol::{limits::SPAN_BYTES_MIN, name::check_relative_name};
 use std::{
     fs::File,
     io::{self, BufRead, BufReader, Read},
@@ -165,12 +165,7 @@ impl Lines {
             return Ok(None);
         }
         self.count += 1;
-        let line: Line = serde_json::from_slice(&self.text)
-            .map_err(|error| self.refused_here(&error.to_string()))?;
-        if let Err(why) = haul_protocol::name::check_relative_name(&line.path.0) {
-            return Err(self.refused_here(why));
-        }
-        Ok(Some(line))
+        read_line(&self.text).map(Some).map_err(|error| self.refused_here(&error.to_string()))
     }
 
     fn refused(&self, found: &str) -> Problem {
@@ -180,6 +175,26 @@ impl Lines {
     fn refused_here(&self, found: &str) -> Problem {
         self.refused(&format!("in line {}: {found}", self.count + 1))
     }
+}
+
+/// Reads a line behind the first, whose name is one that can be.
+fn read_line(text: &[u8]) -> serde_json::Result<Line> {
+    let line: Line = serde_json::from_slice(text)?;
+    check_relative_name(&line.path.0).map_err(serde::de::Error::custom)?;
+    Ok(line)
+}
+
+/// Reads a line and writes it as it was understood, with the begin, the length and the file's size
+/// of its range. `None` where it is none, or its range is none that a server takes.
+#[must_use]
+pub fn line_again(text: &[u8]) -> Option<(Vec<u8>, Option<[u64; 3]>)> {
+    let line = read_line(text).ok()?;
+    let cut = match line.range {
+        Some(range) => Some(cut_of(&line, range)?),
+        None => None,
+    };
+    let range = cut.map(|cut| [cut.offset_bytes, cut.len_bytes, cut.file_bytes]);
+    Some((serde_json::to_vec(&line).ok()?, range))
 }
 
 /// The range that a line names, where it is one that a server takes.
