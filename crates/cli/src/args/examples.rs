@@ -62,7 +62,8 @@ haul bench engines                      what each engine does on this host",
         title: "Environment",
         lines: "\
 HAUL_TOKEN  the token for push and pull, where the URL has none
-HAUL_STATE  the directory of the server's key and tokens",
+HAUL_STATE  the directory of the server's key and tokens
+HAUL_NODE   the machine's name in the report of a run, where that of the host is another",
     },
 ];
 

@@ -3,6 +3,10 @@
 use crate::{failure::ExitStatus, ui};
 use haul_transfer::{Event, Plan, Problem, Report, RunLog, TransferError};
 
+/// Variable with the name of the machine, where that of the host is another: a container has its
+/// own.
+const NODE: &str = "HAUL_NODE";
+
 /// The report of this run; none where it is no run of a plan, or no report can be kept.
 #[derive(Debug)]
 pub struct Kept(Option<RunLog>);
@@ -10,7 +14,8 @@ pub struct Kept(Option<RunLog>);
 impl Kept {
     /// Begins the report of a shard's run.
     pub fn begin(shard: Option<(Plan, u32)>) -> Self {
-        let log = shard.map(|(plan, number)| RunLog::begin(&plan, number));
+        let node = std::env::var(NODE).ok().filter(|node| !node.is_empty());
+        let log = shard.map(|(plan, number)| RunLog::begin(&plan, number, node.as_deref()));
         Self(log.and_then(|log| log.inspect_err(tell).ok()))
     }
 

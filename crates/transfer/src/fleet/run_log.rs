@@ -40,6 +40,8 @@ const INTERVAL_S_MIN: f64 = 1.0;
 const FAILURES_MAX: u64 = 100;
 /// Most bytes of each text of a failure.
 const TEXT_BYTES_MAX: usize = 2000;
+/// Most characters of a machine's name; that of a host has 64 bytes (uname(2)).
+const NODE_CHARS_MAX: usize = 255;
 /// Looks at a lock that a reader holds for a moment.
 const LOCK_TRIES: u32 = 25;
 const LOCK_POLL: Duration = Duration::from_millis(20);
@@ -64,11 +66,12 @@ pub struct RunLog {
 }
 
 impl RunLog {
-    /// Begins the report of a run.
+    /// Begins the report of a run on the machine `node`; `None`: that of this host's name.
     ///
     /// # Errors
     /// If the plan's directory cannot be written, or its reports could be written by others.
-    pub fn begin(plan: &Plan, shard: u32) -> Result<Self, Problem> {
+    pub fn begin(plan: &Plan, shard: u32, node: Option<&str>) -> Result<Self, Problem> {
+        let named = node.map(|node| node.chars().take(NODE_CHARS_MAX).collect());
         let reports = path_of(plan.place());
         let refused = |error: io::Error| not_kept(&reports, &error);
         let (file, attempt) = Reports::make(plan.place())
@@ -82,7 +85,7 @@ impl RunLog {
             shard,
             of: plan.shards_told(),
             attempt,
-            host: haul_host::host_name().unwrap_or_else(|| "unnamed".to_owned()),
+            host: named.or_else(haul_host::host_name).unwrap_or_else(|| "unnamed".to_owned()),
             boot: haul_host::boot_id().map_or_else(String::new, |id| hex(&id)),
             pid: std::process::id(),
             locked,

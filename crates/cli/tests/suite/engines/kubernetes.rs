@@ -127,6 +127,12 @@ impl Pods<'_> {
     fn command(&self, index: u32) -> Command {
         let mut variables = self.variables.clone();
         variables.insert("JOB_COMPLETION_INDEX".into(), index.to_string());
+        // Two nodes take the indices in turn.
+        for variable in container(self.job)["env"].as_array().unwrap() {
+            if variable["valueFrom"]["fieldRef"]["fieldPath"] == "spec.nodeName" {
+                variables.insert(text_of(&variable["name"]), format!("node-{}", index % 2));
+            }
+        }
         // The containers have an own /mnt, with the volumes in it.
         let mut script = String::from("set -e; mount -t tmpfs none /mnt\n");
         for mount in container(self.job)["volumeMounts"].as_array().unwrap() {
@@ -237,6 +243,9 @@ fn assert_reported(fleet: &Fleet, shards: u32, status: i32) -> Value {
     let ran = Haul::start(command).finish();
     let last = ran.events.last().unwrap().clone();
     assert_eq!((ran.status, &last["states"]["done"]), (status, &shards.into()), "{ran:?}");
+    let nodes: Vec<&str> =
+        ran.named("node").into_iter().map(|node| node["host"].as_str().unwrap()).collect();
+    assert_eq!(nodes, ["node-0", "node-1"], "a chart a node, not a pod");
     last
 }
 
