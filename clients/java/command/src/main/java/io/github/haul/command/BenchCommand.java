@@ -107,6 +107,11 @@ final class BenchCommand implements Callable<Integer> {
         this.terminal = terminal;
     }
 
+    /** Sizes that are measured, in this order. */
+    List<Long> sizes() {
+        return sizes;
+    }
+
     @Override
     public Integer call() throws Failure, InterruptedException {
         if (rounds < 1 || rounds > ROUNDS_MAX || sizes.stream().anyMatch(size -> size < 1)) {

@@ -21,6 +21,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
+import picocli.CommandLine;
 
 /** The bench, run small, and what it computes. */
 @Tag("one-jdk")
@@ -45,10 +46,12 @@ final class BenchCommandTest {
             CommandProcess bench = CommandProcess.run(folder, words);
             assertEquals(0, bench.status(), bench.errors());
             List<String> rounds = new ArrayList<>();
+            List<String> order = new ArrayList<>();
             for (JsonNode event : bench.events()) {
                 if (event.path("event").asText().equals("round")) {
                     assertTrue(event.path("ms").asDouble() > 0);
                     assertEquals(event.path("round").asInt() > 0, event.path("counts").asBoolean());
+                    order.add(event.path("way").asText());
                     rounds.add(
                             event.path("bytes").asText()
                                     + event.path("way").asText()
@@ -57,6 +60,7 @@ final class BenchCommandTest {
             }
             assertEquals(24, rounds.size());
             assertEquals(24, rounds.stream().distinct().count());
+            assertEquals(inTurns(2, 3, BenchWay.values()), order);
             JsonNode sizes = bench.event("bench").path("sizes");
             assertEquals(2, sizes.size());
             // Two reads and writes, and the read that finds the end; one transfer.
@@ -91,6 +95,54 @@ final class BenchCommandTest {
         try (Stream<Path> left = Files.list(made)) {
             assertEquals(List.of(), left.toList());
         }
+    }
+
+    /** The ways of all sizes and rounds: they take turns, each round begins with another one. */
+    private static List<String> inTurns(int sizes, int rounds, BenchWay... ways) {
+        List<String> order = new ArrayList<>();
+        for (int round = 0; round < sizes * rounds; round++) {
+            for (int turn = 0; turn < ways.length; turn++) {
+                order.add(ways[(round % rounds + turn) % ways.length].label());
+            }
+        }
+        return order;
+    }
+
+    @Test
+    void aPushToNowhereIsMeasuredToo() throws Exception {
+        Path root = Files.createDirectory(folder.resolve("root"));
+        try (HaulServer server = HaulServer.start(folder, root)) {
+            String[] words = {
+                "bench", "--json", "--sizes=7000000", "--rounds=3", server.url("null:")
+            };
+            CommandProcess bench = CommandProcess.run(folder, words);
+            assertEquals(0, bench.status(), bench.errors());
+            List<String> order = new ArrayList<>();
+            for (JsonNode event : bench.events()) {
+                if (event.path("event").asText().equals("round")) {
+                    order.add(event.path("way").asText());
+                }
+            }
+            BenchWay[] ways = {BenchWay.TRADITIONAL, BenchWay.TRANSFER_TO, BenchWay.HAUL_PUSH};
+            assertEquals(inTurns(1, 4, ways), order);
+            JsonNode size = bench.event("bench").path("sizes").path(0);
+            assertTrue(size.path("haul_push_ms").asDouble() > 0, size.toString());
+            assertEquals("clear", bench.event("bench").path("protection").asText());
+            assertTrue(server.saidUntil("null:", 4).contains("null:"));
+        }
+        try (Stream<Path> left = Files.list(root)) {
+            assertEquals(List.of(), left.toList());
+        }
+    }
+
+    @Test
+    void withoutSizesTheStudysEightAreMeasured() {
+        BenchCommand bench = new BenchCommand(Terminal.ofProcess());
+        new CommandLine(bench).parseArgs();
+        assertEquals(
+                Stream.of(7, 21, 63, 98, 200, 350, 700, 1000).map(mb -> mb * 1_000_000L).toList(),
+                bench.sizes());
+        bench.sizes().forEach(size -> assertNotNull(StudyTable.of(size)));
     }
 
     @Test
