@@ -75,6 +75,17 @@ final class MemoryTest {
         }
     }
 
+    /** A large heap with little direct memory had buffers by the heap, and a push found none. */
+    @Test
+    void manyStreamsFindRoomInLittleDirectMemory() throws Exception {
+        List<String> memory = List.of("-Xmx1g", "-XX:MaxDirectMemorySize=40m");
+        try (HaulServer server = HaulServer.start(folder, root, "--max-streams", STREAMS)) {
+            String pushed = child(memory, "push", server.url(""), tree.toString());
+            assertEquals("connections 1", pushed);
+            assertEquals(Trees.describe(tree), Trees.describe(root.resolve("tree")));
+        }
+    }
+
     /** Each file that waited for its name had a buffer of 1 MiB, and the transfer hung. */
     @Test
     void filesThatAreReadBackShareABuffer() throws Exception {
@@ -116,7 +127,8 @@ final class MemoryTest {
             Files.createDirectories(source);
             Trees.file(source.resolve("large"), 100_000_000, 1);
             Path back = Files.createDirectories(folder.resolve("back"));
-            String pulled = child(memory, "pull", server.url("again"), back.toString());
+            List<String> less = List.of("-Xmx64m", "-XX:MaxDirectMemorySize=12m");
+            String pulled = child(less, "pull", server.url("again"), back.toString());
             assertTrue(pulled.startsWith("OutOfMemory: the JVM's memory is not"), pulled);
             assertTrue(pulled.contains("fewer streams"), pulled);
         }

@@ -19,6 +19,10 @@ import java.security.MessageDigest;
  */
 abstract class InboundStream extends DataStream {
     private final SharedMachine<Receiver> shared;
+
+    /** Bytes that are taken from a connection at once where memory is scarce. */
+    static final int BUFFER_BYTES_MIN = 256 << 10;
+
     private final SpanDigest digest;
 
     /** What has arrived and was not looked at: from its position to its limit. */
@@ -43,7 +47,7 @@ abstract class InboundStream extends DataStream {
         super(number, session, inbox, delayMs);
         this.shared = shared;
         this.digest = digest;
-        arrived = ByteBuffer.allocateDirect(bufferBytes).flip();
+        arrived = StreamMemory.buffer(bufferBytes, BUFFER_BYTES_MIN).flip();
     }
 
     /** Begins a span that is wanted. */

@@ -19,8 +19,11 @@ final class PackWriter {
      * @param shareBytes direct memory that it may take, as far as that is enough for a pack
      */
     PackWriter(long shareBytes) {
-        packBytes = StreamMemory.within(shareBytes, PACK_BYTES_MIN, (int) Limits.PACK_BYTES_MAX);
-        bytes = ByteBuffer.allocateDirect(Frames.HEADER_BYTES + packBytes);
+        int wanted = StreamMemory.within(shareBytes, PACK_BYTES_MIN, (int) Limits.PACK_BYTES_MAX);
+        bytes =
+                StreamMemory.buffer(
+                        Frames.HEADER_BYTES + wanted, Frames.HEADER_BYTES + PACK_BYTES_MIN);
+        packBytes = bytes.capacity() - Frames.HEADER_BYTES;
     }
 
     /** Whether a span of this payload finds room. */

@@ -13,7 +13,6 @@ import org.jspecify.annotations.Nullable;
 /** A data stream whose spans go into the files of a target. */
 final class ReceiveStream extends InboundStream {
     private static final int BUFFER_BYTES_MAX = 1 << 20;
-    private static final int BUFFER_BYTES_MIN = 256 << 10;
 
     private final ReceiveShared shared;
 

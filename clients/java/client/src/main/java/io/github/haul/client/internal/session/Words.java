@@ -24,8 +24,23 @@ public final class Words {
 
     private Words() {}
 
-    /** The exception of a transfer for which the JVM has too little memory. */
+    /** The exception of a transfer for which the JVM has too little memory, or too few threads. */
     static HaulException outOfMemory(OutOfMemoryError error) {
+        String words = error.getMessage();
+        if (words != null && words.startsWith("unable to create")) {
+            return new HaulException.OutOfMemory(
+                    new Problem(
+                            "",
+                            "",
+                            "",
+                            "the system lets the JVM start no more threads",
+                            "",
+                            words,
+                            "allow it more (ulimit -u, TasksMax of a service, the container's limit"
+                                    + " of processes) or choose fewer streams; the same call goes"
+                                    + " on where this one stopped"),
+                    error);
+        }
         return new HaulException.OutOfMemory(
                 new Problem(
                         "",
