@@ -17,10 +17,8 @@ import java.time.Instant;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.CsvSource;
 
@@ -29,7 +27,7 @@ import org.junit.jupiter.params.provider.CsvSource;
  * in between: its ctime is another one, and its size and time are the same.
  */
 @Tag("one-jdk")
-final class ChangedSourceTest {
+final class ChangedSourceTest extends TwoFolders {
     private static final long SIZE = 40_000_003;
     private static final FileTime TIME = FileTime.from(Instant.ofEpochSecond(77));
 
@@ -39,16 +37,6 @@ final class ChangedSourceTest {
                     .spanBytes(1 << 20)
                     .retryFor(Duration.ofSeconds(30))
                     .build();
-
-    @TempDir Path folder;
-    private Path root = Path.of("");
-    private Path local = Path.of("");
-
-    @BeforeEach
-    void makeFolders() throws IOException {
-        root = Files.createDirectories(folder.resolve("root"));
-        local = Files.createDirectories(folder.resolve("local"));
-    }
 
     /** What happens to the source between the two runs. */
     private enum Change {

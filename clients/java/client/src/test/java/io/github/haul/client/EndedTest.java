@@ -5,7 +5,6 @@ import static org.junit.jupiter.api.Assertions.assertInstanceOf;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
-import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
@@ -13,28 +12,16 @@ import java.util.concurrent.CancellationException;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Transfers that their own side ends: by close(), and by an interrupt. */
 @Timeout(value = 120, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
-final class EndedTest {
+final class EndedTest extends TwoFolders {
     private static final long SIZE = 40_000_003;
     private static final long PATIENCE_S = 30;
-
-    @TempDir Path folder;
-    private Path root = Path.of("");
-    private Path local = Path.of("");
-
-    @BeforeEach
-    void makeFolders() throws IOException {
-        root = Files.createDirectories(folder.resolve("root"));
-        local = Files.createDirectories(folder.resolve("local"));
-    }
 
     /** Waits until a transfer is in its midst, and makes its path so slow that it stays there. */
     private static void awaitMidst(FaultyPath path) throws InterruptedException {

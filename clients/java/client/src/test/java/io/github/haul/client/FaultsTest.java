@@ -6,7 +6,6 @@ import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
-import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -15,26 +14,14 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.TimeUnit;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 import org.junit.jupiter.params.provider.ValueSource;
 
 /** Transfers over paths that fail, to and from servers that die, at disks that are full. */
-final class FaultsTest {
+final class FaultsTest extends TwoFolders {
     private static final long SIZE = 40_000_003;
-
-    @TempDir Path folder;
-    private Path root = Path.of("");
-    private Path local = Path.of("");
-
-    @BeforeEach
-    void makeFolders() throws IOException {
-        root = Files.createDirectories(folder.resolve("root"));
-        local = Files.createDirectories(folder.resolve("local"));
-    }
 
     private static TransferOptions with(TransferOptions.Protection protection) {
         return TransferOptions.builder()
@@ -233,10 +220,14 @@ final class FaultsTest {
                 HaulException.Refused refused =
                         assertThrows(HaulException.Refused.class, () -> client.push(file));
                 assertEquals("TOKEN_WRONG", refused.problem().code());
+                HaulException.Refused ofPull =
+                        assertThrows(HaulException.Refused.class, () -> client.pull(local));
+                assertEquals("TOKEN_WRONG", ofPull.problem().code());
             }
             String elsewhere = url.replace(":" + server.url().port(), ":" + stranger.url().port());
             try (HaulClient client = HaulClient.connect(elsewhere)) {
                 assertThrows(HaulException.WrongServer.class, () -> client.push(file));
+                assertThrows(HaulException.WrongServer.class, () -> client.pull(local));
             }
         }
         try (HaulClient client =
@@ -245,6 +236,7 @@ final class FaultsTest {
                                 + "aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqc"
                                 + "@127.0.0.1:1/")) {
             assertThrows(HaulException.Unreachable.class, () -> client.push(local));
+            assertThrows(HaulException.Unreachable.class, () -> client.pull(local));
         }
     }
 

@@ -19,33 +19,20 @@ import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.Need;
 import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.proto.Side;
-import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.function.UnaryOperator;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 /** Servers whose words would drive a terminal, and servers that never come to an end. */
-final class HostileWordsTest {
+final class HostileWordsTest extends TwoFolders {
     /** Colours, a bell, another way to clear the screen, and what deletes. */
     private static final String ESCAPES = "\u001b[31m\u0007\u009b2J\u007f\r";
 
     private static final List<String> SHOWN = List.of("\\u001b", "\\u0007", "\\u009b", "\\u007f");
-
-    @TempDir Path folder;
-    private Path root = Path.of("");
-    private Path local = Path.of("");
-
-    @BeforeEach
-    void makeFolders() throws IOException {
-        root = Files.createDirectories(folder.resolve("root"));
-        local = Files.createDirectories(folder.resolve("local"));
-    }
 
     /** All that a program hears of a transfer, as it might print it. */
     private static final class Ear implements TransferListener {

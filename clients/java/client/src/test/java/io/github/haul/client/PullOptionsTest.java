@@ -13,22 +13,10 @@ import java.nio.file.attribute.PosixFilePermissions;
 import java.time.Instant;
 import java.util.List;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.io.TempDir;
 
 /** Pulls of several sources, to nowhere, with fewer attributes, read back at the end. */
-final class PullOptionsTest {
-    @TempDir Path folder;
-    private Path root = Path.of("");
-    private Path local = Path.of("");
-
-    @BeforeEach
-    void makeFolders() throws IOException {
-        root = Files.createDirectories(folder.resolve("root"));
-        local = Files.createDirectories(folder.resolve("local"));
-    }
-
+final class PullOptionsTest extends TwoFolders {
     private static HaulUrl url(HaulServer server, String path) {
         return HaulUrl.parse(server.url(path));
     }

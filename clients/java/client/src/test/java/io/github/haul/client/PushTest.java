@@ -10,6 +10,8 @@ import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
+import java.util.Objects;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
@@ -43,6 +45,53 @@ final class PushTest {
             assertEquals(70_000_001, result.bytes());
             assertEquals(Trees.hash(file), Trees.hash(root.resolve("copy")));
         }
+    }
+
+    @Test
+    void aListenerHearsOfEachFileOnceAndFailuresAreToldAtTheEndToo() throws Exception {
+        Path tree = Files.createDirectories(sources.resolve("tree"));
+        for (String name : List.of("new", "same", "other")) {
+            Trees.file(tree.resolve(name), 1000, name.length());
+        }
+        Path there = Files.createDirectories(root.resolve("tree"));
+        Files.writeString(there.resolve("other"), "it is to stay");
+        List<FileResult> heard = new CopyOnWriteArrayList<>();
+        TransferOptions.Builder options =
+                TransferOptions.builder().onConflict(TransferOptions.OnConflict.FAIL);
+        try (HaulServer server = HaulServer.start(folder, root);
+                HaulClient client = HaulClient.connect(server.url(""));
+                HaulClient below = HaulClient.connect(server.url("tree/"))) {
+            below.push(tree.resolve("same"));
+            TransferListener listener =
+                    new TransferListener() {
+                        @Override
+                        public void onFile(FileResult file) {
+                            heard.add(file);
+                        }
+                    };
+            TransferOptions told = options.listener(listener).build();
+            HaulException.FilesFailed failed =
+                    assertThrows(
+                            HaulException.FilesFailed.class,
+                            () -> client.push(List.of(tree), told));
+            TransferResult result = failed.result();
+            assertEquals(1, result.filesDone());
+            assertEquals(1, result.filesSkipped());
+            assertEquals(1, result.filesFailed());
+            FileResult failure = result.failures().get(0);
+            assertEquals(List.of(failure), result.failures());
+            assertEquals("tree/other", failure.name());
+            assertEquals("EXISTS", Objects.requireNonNull(failure.problem()).code());
+            assertTrue(heard.contains(failure), heard.toString());
+        }
+        List<String> files =
+                heard.stream()
+                        .filter(file -> !file.isDirectory())
+                        .map(file -> file.name() + " " + file.status())
+                        .sorted()
+                        .toList();
+        assertEquals(List.of("tree/new DONE", "tree/other FAILED", "tree/same SKIPPED"), files);
+        assertEquals("it is to stay", Files.readString(there.resolve("other")));
     }
 
     /** Case of a file below /proc, which arrived empty and was told as complete. */

@@ -8,7 +8,15 @@ import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.contract.AbstractFSContract;
 
-/** What the contract tests of Hadoop are told of {@code haul://}. */
+/**
+ * What the contract tests of Hadoop are told of {@code haul://}.
+ *
+ * <p>Those that apply to a file system that is only read are the classes {@code Contract...Test}
+ * here. Hadoop's {@code AbstractContractDistCpTest} is not among them: each of its tests first
+ * copies to the file system, by a temporary name that is renamed there, and most go on to change
+ * what arrived. {@link DistCpTest} has the one direction that there is. The contracts of append,
+ * concat, create, delete, mkdir and rename need what no server of haul does for Hadoop.
+ */
 final class HaulContract extends AbstractFSContract {
     private FileSystem tested;
 
