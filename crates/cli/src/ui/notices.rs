@@ -204,12 +204,14 @@ pub fn lag_text(lag: &Lag) -> String {
     format!("{}, written {} ago", units::bytes(lag.bytes), units::time(lag.seconds))
 }
 
-/// The beginning of a session, in a line. The first digits name it, as in the server's log.
+/// The beginning of a session, in a line, where all is shown or the server is of another version.
+/// The first digits name it, as in the server's log.
 #[must_use]
-pub fn session_line(event: &Event) -> Option<String> {
+pub fn session_line(event: &Event, shows_all: bool) -> Option<String> {
     let Event::Session(session) = event else { return None };
     let other = match &*session.server_software {
-        "" | SOFTWARE => String::new(),
+        "" | SOFTWARE if shows_all => String::new(),
+        "" | SOFTWARE => return None,
         other => format!(", {} where this is {SOFTWARE}", printable(other)),
     };
     Some(format!(
@@ -234,16 +236,19 @@ mod tests {
 
     #[test]
     fn a_server_of_another_version_is_told_as_that() {
-        let with = |software: &str| {
+        let line = |software: &str, shows_all| {
             let mut session = SessionOpened::default();
             session.server = "dtn1:7117".into();
             session.server_software = software.into();
-            session_line(&Event::Session(session)).unwrap()
+            session_line(&Event::Session(session), shows_all)
         };
+        let with = |software: &str| line(software, true).unwrap();
         assert!(with(SOFTWARE).starts_with("session  with dtn1:7117: "));
         assert_eq!(with(""), with(SOFTWARE));
         let told = format!("session  with dtn1:7117, haul 9 where this is {SOFTWARE}: ");
         assert!(with("haul 9").starts_with(&told));
+        assert_eq!(line("haul 9", false), Some(with("haul 9")));
+        assert_eq!((line(SOFTWARE, false), line("", false)), (None, None));
         assert!(!with("haul \x1b[31m").contains('\x1b'));
     }
 

@@ -122,7 +122,7 @@ impl<Output: Write, Errors: Write> Screen for Plain<Output, Errors> {
         if let Some(line) = self.notices.line(event, Shows::All) {
             write_line(&mut self.errors, &line);
         }
-        let of_session = || session_line(event).filter(|_| self.look.whole);
+        let of_session = || session_line(event, self.look.whole);
         let of_file = || file_line(event).filter(|_| self.shows_files);
         if let Some(line) = of_session().or_else(of_file).or_else(|| lag_line(event)) {
             write_line(&mut self.output, &line);

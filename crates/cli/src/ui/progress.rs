@@ -154,7 +154,7 @@ impl<Output: Write> Screen for ProgressLine<Output> {
             let line = fitted(outage_parts(outage, 0.0), None, usize::MAX, Colour::Off);
             self.above(&format!("haul: {line}"));
         }
-        let session = session_line(event).filter(|_| self.look.whole);
+        let session = session_line(event, self.look.whole);
         let lines = [session, file_line(event), self.notices.line(event, Shows::All)];
         for line in lines.iter().flatten() {
             self.above(line);

@@ -11,6 +11,7 @@ use crate::{
     ssh_ways::{way, ways},
 };
 use haul_testkit::skip::skip;
+use haul_transfer::SOFTWARE;
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::{
     ffi::{OsStr, OsString},
@@ -18,6 +19,7 @@ use std::{
     io::{Read, Write},
     net::TcpListener,
     os::unix::{ffi::OsStringExt, process::CommandExt},
+    path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
     thread,
     time::Duration,
@@ -501,6 +503,53 @@ fn the_server_takes_a_port_of_the_range_that_is_open() {
     let server = ran.named("session")[0]["server"].as_str().unwrap().to_owned();
     let used: u16 = server.rsplit(':').next().unwrap().parse().unwrap();
     assert!((port + 1..=last).contains(&used), "{server}");
+}
+
+/// A copy of this program that says of itself to be an older one, from before there were other ways.
+fn older_haul(place: &Place) -> PathBuf {
+    let path = place.path("older-haul");
+    fs::copy(env!("CARGO_BIN_EXE_haul"), &path).unwrap();
+    let mut words = Command::new("sed");
+    let software = SOFTWARE.replace('.', "\\.");
+    words.args(["-i", "-e", &format!("s/{software}/haul 0.0.9/g;s/takes_orders/takes_nothin/g")]);
+    assert_eq!(SOFTWARE.len(), "haul 0.0.9".len(), "no byte of a program moves");
+    assert!(words.arg(&path).env("LC_ALL", "C").status().unwrap().success());
+    path
+}
+
+/// It has what the protocol had, and lacks what came later.
+#[test]
+fn an_older_far_end_copies_and_is_told() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let program = older_haul(&place);
+    let older = words!["--remote-haul", program];
+    let run = |words: &[OsString]| sshd.run(&place, &[words, &older].concat());
+    place.tree(&place.source("run7"), 2, 6);
+    for words in [
+        words!["push", place.source("run7"), there("")],
+        words!["pull", there("run7"), place.target("")],
+    ] {
+        let ran = run(&words);
+        assert_eq!((way(&ran), ways(&ran)), (String::new(), vec![]), "{ran:?}");
+        assert_eq!(ran.named("session")[0]["server_software"], "haul 0.0.9", "{ran:?}");
+    }
+    assert_same_trees(&place.source("run7"), &sshd.home("run7"));
+    assert_same_trees(&place.source("run7"), &place.target("run7"));
+    let push = [words!["push", place.source("run7"), there("again")], older.clone()].concat();
+    let shown = place.command(&sshd.words(&push)).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains(&format!("haul 0.0.9 where this is {SOFTWARE}")), "{shown}");
+    for option in ["--through-ssh", "--reverse"] {
+        let ran = run(&words!["push", place.source("run7"), there("other"), option]);
+        ran.refused(&["far has no other way", "haul 0.0.9", "install the newer haul"]);
+    }
+    // Where its port is closed there is nothing else to try.
+    let closed =
+        format!("{} serve --over-ssh --listen 127.0.0.1:1 #", older_haul(&place).display());
+    let ran = sshd.run(&place, &words!["ls", there(""), "--remote-haul", closed]);
+    ran.refused(&["ssh reaches far", "below 1024", "--port-range"]);
+    assert!(!sshd.home("other").exists());
 }
 
 /// Programs of other versions at the other side, and one that lies.
