@@ -70,6 +70,7 @@ mod ssh;
 mod ssh_copy;
 mod ssh_copy_ways;
 mod ssh_install;
+mod ssh_people;
 mod ssh_ways;
 mod staged;
 mod told_keys;
