@@ -466,6 +466,18 @@ pub struct LocalEndReport {
     pub gbit_per_s: f64,
 }
 
+/// Speed of data that ssh carried.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+#[non_exhaustive]
+pub struct SshReport {
+    /// Rate through ssh while streams were open, in Gbit/s.
+    pub gbit_per_s: f64,
+    /// Guess at the rate without ssh, in Gbit/s: what the work of both ends allows, over a network
+    /// that carries as much, and no more than `--bwlimit`.
+    pub without_gbit_per_s: f64,
+}
+
 /// Report of a transfer, its last line: what was moved, how, and what limited it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -559,6 +571,9 @@ pub struct Report {
     /// Way of the connections in words, where they were not made to the server's address.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub way: String,
+    /// Speed through ssh and, as a guess, without it, where ssh carried the data.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ssh: Option<SshReport>,
     /// Streams by the local end that they had, where the user has named some (`--bind`).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub local_ends: Vec<LocalEndReport>,

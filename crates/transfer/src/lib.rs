@@ -150,7 +150,7 @@ pub use selection::{Effect, Rule, Selection};
 pub use events::{
     Bottleneck, Candidate, Check, CheckVerdict, Connection, ConnectionState, Event, Explained,
     FileCounts, FileEnded, Lag, Limiting, LocalEndReport, ManifestReport, Progress, RdmaReport,
-    RdmaSource, RdmaTarget, RecheckReport, Report, SessionOpened, SideCosts, TargetRoom,
+    RdmaSource, RdmaTarget, RecheckReport, Report, SessionOpened, SideCosts, SshReport, TargetRoom,
 };
 pub use file_status::FileStatus;
 pub use fleet::{

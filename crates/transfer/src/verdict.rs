@@ -8,7 +8,7 @@
 
 use crate::{
     connecting::ConnectOptions,
-    events::{Bottleneck, Limiting},
+    events::{Bottleneck, Limiting, SshReport},
     session::stages::{round, round_rate},
     transport::tcp,
 };
@@ -204,6 +204,37 @@ pub fn of_reports(source: &SideReport, target: &SideReport, path: Path, rate: &R
     let facts = Facts::new(source, target, rate.bytes);
     let verdict = held(&shares, limit).map(|held| verdict(&held, &shares, &facts));
     (verdict.unwrap_or_default(), told(&shares))
+}
+
+/// Speed of a run whose data ssh carried, with what its ends would have done without; `None` where
+/// ssh carried none.
+///
+/// The work of an end on the bytes, which is that of its disk, digest and processor, would be the
+/// same. Waits for windows, buffers and processors are left out: they are ssh's, or may be.
+#[must_use]
+pub fn of_ssh(
+    source: &SideReport,
+    target: &SideReport,
+    path: Path,
+    rate: &Rate,
+) -> Option<SshReport> {
+    let (_, stages) = of_reports(source, target, path, rate);
+    let facts = Facts::new(source, target, rate.bytes);
+    if path != Path::Ssh || facts.gbit_per_s <= 0.0 {
+        return None;
+    }
+    let sum = |counts: &dyn Fn(&str) -> bool| {
+        stages.iter().filter(|(stage, _)| counts(stage)).map(|(_, share)| share).sum::<f64>()
+    };
+    let work_of = |side| sum(&|stage| stage.starts_with(side) && grows_with_bytes(stage));
+    let behind = sum(&|stage| ["read_back", "sync"].contains(&stage));
+    let left = work_of("source").max(work_of("target")) + behind;
+    let without = facts.gbit_per_s / left.clamp(SHARE_TOLD_MIN, 1.0);
+    let limit = rate.limit.map_or(f64::INFINITY, |limit| limit as f64 * 8.0 / 1e9);
+    Some(SshReport {
+        gbit_per_s: round_rate(facts.gbit_per_s),
+        without_gbit_per_s: round_rate(without.min(limit).max(facts.gbit_per_s)),
+    })
 }
 
 /// Shares of the stages; with a rate limit that was used, that is what held the sender's sockets
@@ -623,6 +654,29 @@ mod tests {
         let figures = figures(stages);
         let (stages, streams_ns) = (figures.stages, figures.streams_ns);
         SideReport { stages, streams_ns, threads: 1, ..SideReport::default() }
+    }
+
+    #[test]
+    fn what_ssh_cost_is_guessed_from_the_work_of_both_ends() {
+        let source = side(&[
+            (Stage::SourceDisk, 50),
+            (Stage::Digest, 100),
+            (Stage::SendBuffer, 700),
+            (Stage::RunQueue, 150),
+        ]);
+        let target = side(&[(Stage::TargetDisk, 200), (Stage::Receive, 800)]);
+        let rate = Rate { bytes: 1000, seconds: 1e-6, limit: None };
+        let of = |path, rate: &Rate| of_ssh(&source, &target, path, rate);
+        // 1000 bytes in 1000 ns are 8 Gbit/s, and the target's disk alone would do it in 200 ns.
+        let told = of(Path::Ssh, &rate).unwrap();
+        assert_eq!((told.gbit_per_s, told.without_gbit_per_s), (8.0, 40.0));
+        let limited = Rate { limit: Some(2_000_000_000), ..rate };
+        assert_eq!(of(Path::Ssh, &limited).unwrap().without_gbit_per_s, 16.0);
+        assert_eq!((of(Path::Network, &rate), of(Path::Loopback, &rate)), (None, None));
+        assert_eq!(of(Path::Ssh, &Rate { bytes: 0, ..rate }), None);
+        let (idle, waits) = (side(&[(Stage::SendBuffer, 1000)]), side(&[(Stage::Receive, 1000)]));
+        let told = of_ssh(&idle, &waits, Path::Ssh, &rate).unwrap();
+        assert_eq!(told.without_gbit_per_s, 1600.0, "no end of it, but a number");
     }
 
     /// Figures of a push of which every file failed: all streams waited, and that was called a

@@ -285,6 +285,19 @@ impl Sheet<'_> {
             let most = format!("at most {} behind {}", units::bytes(lag.bytes), lag.path);
             lines.push(self.line("lag", &most));
         }
+        if !report.way.is_empty() {
+            lines.push(self.line("way", &report.way));
+        }
+        lines.extend(report.ssh.iter().map(|ssh| {
+            let (carried, without) = (ssh.gbit_per_s, ssh.without_gbit_per_s);
+            let text = format!(
+                "ssh carried {}; without it both ends may do about {}, a guess from their own \
+                 work, over a network that carries as much",
+                units::rate(carried),
+                units::rate(without)
+            );
+            self.line("", &text)
+        }));
         if report.resent_spans > 0 {
             let spans = units::count(report.resent_spans, "span");
             lines.push(self.line("resent", &format!("{spans} that arrived damaged")));
@@ -421,9 +434,6 @@ impl Sheet<'_> {
                 units::rate(end.gbit_per_s)
             );
             lines.push(self.line("", &text));
-        }
-        if !self.report.way.is_empty() {
-            lines.push(self.line("", &self.report.way));
         }
         if !self.report.tcp_because.is_empty() {
             let why = format!("by TCP, not RDMA: {}", self.report.tcp_because);

@@ -51,6 +51,14 @@ pub fn way(ran: &Ran) -> String {
     ran.ok()["way"].as_str().unwrap_or_default().to_owned()
 }
 
+/// Checks that a run says how fast ssh was and how fast it may have been without; gives both.
+fn ssh_rates(ran: &Ran) -> [f64; 2] {
+    let ssh = &ran.ok()["ssh"];
+    let rates = ["gbit_per_s", "without_gbit_per_s"].map(|key| ssh[key].as_f64().unwrap_or(0.0));
+    assert!(rates[0] > 0.0 && rates[1] >= rates[0], "{ran:?}");
+    rates
+}
+
 /// Both ways that the user can name, for trees, single files, patterns and listings.
 #[test]
 fn data_may_come_from_there_or_go_through_ssh() {
@@ -72,6 +80,11 @@ fn data_may_come_from_there_or_go_through_ssh() {
         ]);
         assert!(way(&pushed).starts_with(words), "{pushed:?}");
         assert_eq!(ways(&pushed), [""; 0], "the user has named it");
+        if option == "--through-ssh" {
+            ssh_rates(&pushed);
+        } else {
+            assert!(pushed.ok()["ssh"].is_null(), "{pushed:?}");
+        }
         assert_same_trees(&place.source("run7"), &sshd.home(option).join("run7"));
         assert_same_files(&place.source("large"), &sshd.home(option).join("large"));
         let target = place.target(option).join("");
@@ -98,6 +111,29 @@ fn data_may_come_from_there_or_go_through_ssh() {
         let pull = words!["pull", there("run7"), option, "--proxy", "http://h:1"];
         sshd.run(&place, &pull).refused(&["cannot take --proxy", option, "leave out one"]);
     }
+}
+
+/// With a ControlMaster another process encrypts, and nobody here knows its work.
+#[test]
+fn what_ssh_costs_is_told_where_another_ssh_carries_the_data_too() {
+    let place = Place::new();
+    let Some(sshd) = Sshd::start(&place) else { return };
+    let socket = place.path("control");
+    let path = format!("ControlPath {}", socket.display());
+    sshd.configure_ssh(&format!("{path}\nControlMaster auto\nControlPersist 60"));
+    assert!(sshd.ssh(&["true"]).status.success());
+    place.file(&place.source("large"), 24 << 20);
+    let words = words!["push", place.source("large"), there("large"), "--through-ssh", "--report"];
+    let rates = ssh_rates(&sshd.run(&place, &words));
+    assert_same_files(&place.source("large"), &sshd.home("large"));
+    let words = sshd.words(&words!["pull", there("large"), place.target(""), "--through-ssh"]);
+    let shown = place.command(&words).output().unwrap();
+    let shown = String::from_utf8_lossy(&shown.stdout).replace('\n', " ");
+    let words: Vec<&str> = shown.split_whitespace().collect();
+    let shown = words.join(" ");
+    assert!(shown.contains("way through ssh, as --through-ssh says"), "{rates:?} {shown}");
+    assert!(shown.contains("ssh carried") && shown.contains("without it both ends may"), "{shown}");
+    assert!(sshd.ssh_with(&["-O", "exit", "far"]).status.success());
 }
 
 /// A machine that nobody can connect to, and that can connect to us: its server listens on its own
@@ -168,6 +204,7 @@ fn data_goes_through_ssh_where_no_connection_can_be_made_and_that_is_told() {
     let ran = sshd.run(&place, &words);
     assert!(way(&ran).contains("no connection could be made beside it"), "{ran:?}");
     assert!(way(&ran).contains("% of a processor"), "{ran:?}");
+    ssh_rates(&ran);
     let told = ran.named("fallback");
     let why = told[0]["why"].as_str().unwrap();
     assert!(ways(&ran)[0].ends_with("-> through ssh"), "{ran:?}");

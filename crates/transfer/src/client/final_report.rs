@@ -3,7 +3,7 @@
 use super::{Client, Run, Work, account::Figured, new_name, rdma_report::rdma_report};
 use crate::{
     error::TransferError,
-    events::{CheckVerdict, Event, LocalEndReport, RecheckReport, Report},
+    events::{CheckVerdict, Event, LocalEndReport, RecheckReport, Report, SshReport},
     name::Name,
     options::digest_name,
     problem::Problem,
@@ -77,7 +77,13 @@ impl Client<'_> {
     }
 
     /// The verdict on the run: what held it back in the seconds in which it could move anything.
-    fn verdict(&self, run: &Run, last_bytes: u64, seconds: f64) -> verdict::Judged {
+    /// Where ssh carried the data, what that cost stands beside it.
+    fn verdict(
+        &self,
+        run: &Run,
+        last_bytes: u64,
+        seconds: f64,
+    ) -> (verdict::Judged, Option<SshReport>) {
         let side = |report: &message::SideReport, figures: &message::Figures| message::SideReport {
             stages: figures.stages.clone(),
             streams_ns: figures.streams_ns,
@@ -91,7 +97,8 @@ impl Client<'_> {
         let (source, target) = if push { (&mine, &theirs) } else { (&theirs, &mine) };
         let limit = self.options.rate_bytes_per_s;
         let rate = Rate { bytes: run.account.bytes + last_bytes, seconds, limit };
-        verdict::of_reports(source, target, run.path, &rate)
+        let ssh = verdict::of_ssh(source, target, run.path, &rate);
+        (verdict::of_reports(source, target, run.path, &rate), ssh)
     }
 
     /// The report of how far the run came, with a session that is its last, or was lost, and had
@@ -115,7 +122,7 @@ impl Client<'_> {
         let there = run.there(tally);
         let moved = there.moved_bytes;
         let away = run.account.away.as_secs_f64().min(seconds);
-        let (bottleneck, stages) = self.verdict(run, moved_now, seconds - away);
+        let ((bottleneck, stages), ssh) = self.verdict(run, moved_now, seconds - away);
         let because = |report: &message::SideReport| report.because.clone();
         let segments = self.route.segments.narrowed().map(|narrowed| narrowed.to_string());
         Report {
@@ -159,6 +166,7 @@ impl Client<'_> {
             tcp_because: run.why_tcp(),
             proxy: String::new(),
             way: self.way_in_words().unwrap_or_default(),
+            ssh,
             local_ends: self.local_ends(run, seconds),
             bottleneck,
             stages,
