@@ -18,8 +18,8 @@ use haul_media::tls;
 use haul_testkit::filled;
 use haul_transfer::{
     Bottleneck, Connection, ConnectionState, Event, FileCounts, FileEnded, FileStatus, Hosts, Lag,
-    Limiting, ManifestReport, Name, Problem, Progress, RdmaReport, RdmaSource, RdmaTarget, Report,
-    ServeRoot, SessionOpened, Side, SideCosts,
+    Limiting, LocalEndReport, ManifestReport, Name, Problem, Progress, RdmaReport, RdmaSource,
+    RdmaTarget, Report, ServeRoot, SessionOpened, Side, SideCosts, SshReport,
 };
 use proptest::prelude::*;
 use std::{
@@ -288,6 +288,58 @@ fn what_haul_media_says_when_it_listens() {
 fn the_report_of_a_transfer() {
     assert_screen("report.txt", &report::text(&full_report(), &[], LOG));
     assert_screen("report-rdma.txt", &report::text(&rdma_report(), &[], LOG));
+}
+
+/// The report of a copy over ssh, of a part that nothing held back for long.
+fn ssh_report() -> Report {
+    filled!(Report {
+        from: Name(b"run7/".to_vec()),
+        to: Name(b"ann@dtn1:/data/run7/".to_vec()),
+        bottleneck: Bottleneck::default(),
+        resumed_bytes: 0,
+        resent_spans: 0,
+        reconnections: 0,
+        seconds_without_server: 0.0,
+        ..full_report()
+    })
+}
+
+#[test]
+fn the_report_of_the_ways_that_data_has_taken() {
+    let through = filled!(Report {
+        seconds: 36.63,
+        gbit_per_s: 2.345,
+        way: "through ssh, as no connection could be made beside it (see --port-range); ssh here \
+              used 96 % of a processor"
+            .into(),
+        ssh: Some(filled!(SshReport {
+            gbit_per_s: 2.345,
+            without_gbit_per_s: 17.6,
+            ..SshReport::default()
+        })),
+        ..ssh_report()
+    });
+    assert_screen("report-ssh.txt", &report::text(&through, &[], LOG));
+    let reverse = filled!(Report {
+        way: "the other side made the connections, as none could be made to it".into(),
+        ..ssh_report()
+    });
+    assert_screen("report-reverse.txt", &report::text(&reverse, &[], LOG));
+    let end = |address: &str, gib: u64, gbit_per_s| {
+        filled!(LocalEndReport {
+            address: address.into(),
+            streams: 2,
+            bytes: gib << 30,
+            gbit_per_s,
+            ..LocalEndReport::default()
+        })
+    };
+    let named = filled!(Report {
+        proxy: "socks5://gate:1080".into(),
+        local_ends: vec![end("192.0.2.7", 6, 11.93), end("2001:db8::7", 4, 7.95)],
+        ..ssh_report()
+    });
+    assert_screen("report-ends.txt", &report::text(&named, &[], Look { whole: true, ..LOG }));
 }
 
 #[test]
