@@ -505,7 +505,7 @@ fn the_server_takes_a_port_of_the_range_that_is_open() {
     assert!((port + 1..=last).contains(&used), "{server}");
 }
 
-/// A copy of this program that says of itself to be an older one, from before there were other ways.
+/// A copy of this program that says to be an older one, from before there were other ways.
 fn older_haul(place: &Place) -> PathBuf {
     let path = place.path("older-haul");
     fs::copy(env!("CARGO_BIN_EXE_haul"), &path).unwrap();
@@ -517,7 +517,7 @@ fn older_haul(place: &Place) -> PathBuf {
     path
 }
 
-/// It has what the protocol had, and lacks what came later.
+/// An older haul has what the protocol had, and lacks what came later.
 #[test]
 fn an_older_far_end_copies_and_is_told() {
     let place = Place::new();

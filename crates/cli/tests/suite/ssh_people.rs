@@ -78,7 +78,7 @@ fn words_of_ssh(place: &Place, environment: &[(&str, &str)]) -> String {
     text
 }
 
-/// Without it ssh would wait for an answer that nobody gives.
+/// A copy without a terminal ends rather than wait for an answer that nobody gives.
 #[test]
 fn ssh_asks_nothing_where_nobody_can_answer() {
     let place = Place::new();
