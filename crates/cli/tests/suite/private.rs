@@ -121,7 +121,7 @@ fn a_call_sends_many_records() {
     place.file(&place.root("data"), 32 * MIB);
     for engine in ["tls", "direct"] {
         let server = Server::start(&place);
-        let log = place.path(&format!("calls-{engine}"));
+        let log = place.path(format!("calls-{engine}"));
         let strace = match Strace::watch(server.process.id(), "sendto,sendmsg,write,writev", &log) {
             Ok(strace) => strace,
             Err(why) => return skip("strace and the right to trace", why.to_string()),
