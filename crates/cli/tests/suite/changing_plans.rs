@@ -424,6 +424,7 @@ fn a_slow_file_system_is_listed_by_several_at_once() {
     let slow = "inject=newfstatat,statx:delay_enter=1000";
     let strace = ["strace", "-D", "-f", "-o", &log, "-e", calls, "-e", slow];
     let Some(strace) = runnable(&strace) else { return };
+    // What a pattern leaves out the walk does not come to, and no thread looks at it.
     for (number, pattern) in [None, Some("*.tmp")].into_iter().enumerate() {
         let out = place.path(format!("plan-{number}"));
         let words = words!["plan", place.source("tree"), "dtn1:/data/", "--shards", "2"];
@@ -438,7 +439,8 @@ fn a_slow_file_system_is_listed_by_several_at_once() {
             *looks.entry(line.split(' ').next().unwrap()).or_default() += 1;
         }
         let busy = looks.values().filter(|count| **count > 100).count();
-        assert!(busy >= 4, "{busy} threads looked at many names: {looks:?}");
+        let is_as_meant = if pattern.is_none() { busy >= 4 } else { busy == 1 };
+        assert!(is_as_meant, "{busy} threads looked at many names, {pattern:?}: {looks:?}");
     }
 }
 

@@ -854,7 +854,7 @@ fn a_sparse_file_goes_on_after_a_kill() {
             Way::Push => words!["push", path, journey.server.url("")],
             Way::Pull => words!["pull", journey.server.url("sparse"), journey.place.target("")],
         };
-        let slow = words!["--bwlimit", "8M", "--span-size", "1M"];
+        let slow = words!["--bwlimit", "3M", "--span-size", "1M"];
         let mut killed = journey.place.start(&[words.clone(), slow].concat());
         // The holes, 375 MiB, count from the beginning.
         killed.wait_for_bytes("bytes_durable", 382 * MIB);

@@ -211,6 +211,9 @@ impl Adding {
     fn report(&mut self, reports: &Reports, plan: &Plan, (shard, attempt): (u32, u32)) {
         let (nodes, rates) = (&mut self.nodes, &mut self.rates);
         let found = read(reports, plan, (shard, attempt), &mut |head, interval| {
+            if !was_sent_to(&head.target, plan, shard) {
+                return;
+            }
             let ms = |seconds: f64| head.began_ms.saturating_add((seconds * 1000.0) as u64);
             let end_s = believed(interval.at_s);
             let span = (ms((end_s - believed(interval.seconds)).max(0.0)), ms(end_s));
@@ -221,10 +224,10 @@ impl Adding {
         match found {
             Ok(Found::OfAnotherPlan) => self.of_another_plan += 1,
             Ok(Found::Run(run)) => {
-                match leads_to_the_same(&run.head.target, plan.target(shard.number)) {
-                    true => shard.take(attempt, Some(&run)),
-                    false => shard.went_elsewhere(&run),
+                if !was_sent_to(&run.head.target, plan, shard.number) {
+                    return shard.went_elsewhere(&run);
                 }
+                shard.take(attempt, Some(&run));
                 self.busy.add(run.span_ms());
                 node(nodes, &run.head.host).run(&run);
             }
@@ -270,22 +273,47 @@ impl Adding {
     }
 }
 
-/// Whether two targets are one place: a host and a path there. A server may have got another port,
-/// and each URL another token.
-fn leads_to_the_same(one: &str, other: &str) -> bool {
-    let place = |target: &str| match target.parse::<HaulUrl>() {
-        Ok(url) => (url.host, url.path),
-        Err(_) => {
-            let (at, path) = target.split_once(':').unwrap_or((target, ""));
-            let host = at.rsplit_once('@').map_or(at, |(_, host)| host);
-            (host.to_owned(), path.as_bytes().to_vec())
-        }
-    };
-    let ((one, mut its), (other, mut others)) = (place(one), place(other));
-    for path in [&mut its, &mut others] {
-        path.truncate(path.strip_suffix(b"/").unwrap_or(path).len());
+/// Whether a run brought its shard to the plan's target for it. A server may have got another port;
+/// one that is of another of the plan's targets is another server.
+fn was_sent_to(target: &str, plan: &Plan, shard: u32) -> bool {
+    let (sent, own) = (TargetPlace::of(target), TargetPlace::of(plan.target(shard)));
+    let others = || plan.targets.iter().map(|target| TargetPlace::of(target));
+    sent == own || (sent.is_but_for_its_port(&own) && !others().any(|other| other == sent))
+}
+
+/// The place that a target names: without its token.
+#[derive(Debug, PartialEq, Eq)]
+struct TargetPlace {
+    host: String,
+    /// The port of a URL; `None` of an ssh target.
+    port: Option<u16>,
+    /// The user of an ssh target whose path begins in that user's home.
+    home_of: Option<String>,
+    path: Vec<u8>,
+}
+
+impl TargetPlace {
+    fn of(target: &str) -> Self {
+        let mut place = match target.parse::<HaulUrl>() {
+            Ok(HaulUrl { host, port, path, .. }) => {
+                Self { host, port: Some(port), home_of: None, path }
+            }
+            Err(_) => {
+                let (at, path) = target.split_once(':').unwrap_or((target, ""));
+                let (user, host) = at.rsplit_once('@').unwrap_or(("", at));
+                let home_of = (!path.starts_with('/')).then(|| user.to_owned());
+                Self { host: host.to_owned(), port: None, home_of, path: path.as_bytes().to_vec() }
+            }
+        };
+        let path_bytes = place.path.strip_suffix(b"/").unwrap_or(&place.path).len();
+        place.path.truncate(path_bytes);
+        place
     }
-    one == other && its == others
+
+    fn is_but_for_its_port(&self, other: &Self) -> bool {
+        let Self { host, port: _, home_of, path } = self;
+        (host, home_of, path) == (&other.host, &other.home_of, &other.path)
+    }
 }
 
 fn node<'a>(nodes: &'a mut BTreeMap<String, NodeReport>, host: &str) -> &'a mut NodeReport {

@@ -201,6 +201,15 @@ fn check(request: &PlanRequest) -> Result<(), TransferError> {
         let hint = "several for each machine are enough";
         return Err(TransferError::start(problem("cannot make the plan", &needs, &found, hint)));
     }
+    let targets = request.targets.len();
+    if request.keeps_targets
+        && !matches!(shards, Shards::Count(shards) if *shards as usize >= targets)
+    {
+        let needs = format!("a number of shards, at least {targets}, as each has its own server");
+        let hint = "name more shards, or say that the servers share a file system";
+        let found = format!("{shards:?}");
+        return Err(TransferError::start(problem("cannot make the plan", &needs, &found, hint)));
+    }
     Ok(())
 }
 

@@ -198,6 +198,12 @@ impl Plan {
         &self.place
     }
 
+    /// Whether files are cut into ranges; not known of a plan that grew.
+    #[must_use]
+    pub fn has_ranges(&self) -> bool {
+        self.version == VERSION_WITH_RANGES
+    }
+
     /// The target of a shard, counted from 1.
     #[must_use]
     pub fn target(&self, number: u32) -> &str {

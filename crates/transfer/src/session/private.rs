@@ -110,7 +110,7 @@ impl Private {
         Self { part, by: By::choose(forced_engine), rekey_after_bytes }
     }
 
-    /// Why the kernel encrypts nothing; `None` where it does, or could.
+    /// Why the kernel encrypts nothing of a stream with AES; `None` where it does, or could.
     #[must_use]
     pub fn why_not_kernel(&self) -> Option<String> {
         let why = kernel_encrypts(Cipher::Aes128Gcm).err().filter(|_| self.by == By::Process)?;

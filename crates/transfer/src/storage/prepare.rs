@@ -31,7 +31,7 @@ use rustix::{
 use std::{io, sync::Arc};
 
 /// Permission bits of a directory that its user writes into.
-const OWN_BITS: u32 = 0o700;
+pub const OWN_BITS: u32 = 0o700;
 
 /// An offer, looked at.
 pub enum Prepared {

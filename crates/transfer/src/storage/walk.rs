@@ -356,8 +356,8 @@ impl Walk {
         }
     }
 
-    /// Starts looks ahead where those of the walk take long, of which the last `took` so long. A
-    /// transfer does so only where all is meant: what is left out may hang.
+    /// Starts looks ahead where those of the walk take long, of which the last `took` so long. Only
+    /// where all is meant: what is left out may hang, and the walk never comes to it.
     fn keep_ahead(&mut self, took: Duration) {
         let is_plan = self.options.purpose == Purpose::Plan;
         let is_slow = match is_plan {
@@ -367,7 +367,7 @@ impl Walk {
         if let Some(ahead) = &self.ahead {
             return ahead.walked();
         }
-        let takes_all = is_plan || self.options.matcher.as_ref().is_none_or(Matcher::takes_all);
+        let takes_all = self.options.matcher.as_ref().is_none_or(Matcher::takes_all);
         if !is_slow || !takes_all || self.options.names.is_some() {
             return;
         }

@@ -40,6 +40,8 @@ const LOOKS: u32 = 64;
 const SLOW: Duration = Duration::from_micros(25);
 /// Time of a look, on average, from which on a file system answers late, whatever it waits for.
 const LATE: Duration = Duration::from_micros(100);
+/// Most tasks that wait.
+const TASKS_MAX: usize = 256;
 /// Number of entries that the walk comes to between two calls to threads that are far ahead.
 const CALL_EVERY: u64 = 512;
 
@@ -159,7 +161,11 @@ impl Drop for WalkAhead {
 
 impl Shared {
     fn add(&self, task: Task) {
-        lock(&self.tasks).push_front(task);
+        let mut tasks = lock(&self.tasks);
+        tasks.push_front(task);
+        // Each may hold a directory open. The furthest ahead is given up: the walk looks itself.
+        tasks.truncate(TASKS_MAX);
+        drop(tasks);
         // One thread for each task, which adds what it finds.
         self.changed.notify_one();
     }

@@ -37,7 +37,9 @@ pub fn again(plan: &Plan, fleet: &Fleet, place: &Path) -> Option<String> {
     let left = fleet.left().count().max(plan.targets.len());
     fleet.left().any(by_source).then(|| {
         let place = shell_word(place.as_os_str());
-        format!("haul plan --again {place} --shards {left} --out ANOTHER-PLAN")
+        let shared =
+            if plan.has_ranges() && plan.targets.len() > 1 { " --shared-target" } else { "" };
+        format!("haul plan --again {place} --shards {left}{shared} --out ANOTHER-PLAN")
     })
 }
 

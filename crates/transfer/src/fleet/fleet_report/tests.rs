@@ -208,21 +208,31 @@ fn a_run_elsewhere_goes_until_it_was_silent_for_a_minute() {
 }
 
 #[test]
-fn a_place_is_a_host_and_a_path_whatever_its_token_user_and_port_are() {
+fn a_run_is_of_the_plan_where_it_went_to_the_same_host_and_path() {
     let token = crate::Token::generate([7; 16]).unwrap().reveal();
-    let same = [
-        (format!("haul://{token}@dtn1:7/run/"), "haul://dtn1:9/run".to_owned()),
-        ("ann@dtn1:run/".to_owned(), "bob@dtn1:run".to_owned()),
-    ];
-    for (one, other) in same {
-        assert!(leads_to_the_same(&one, &other), "{one} {other}");
+    let place = Place::new();
+    let is_of = |target: &str, targets: &[&str]| {
+        let mut plan = place.plan();
+        plan.targets = targets.iter().map(|target| (*target).to_owned()).collect();
+        was_sent_to(target, &plan, 1)
+    };
+    for (target, of_plan) in [
+        (format!("haul://{token}@dtn1:7/run/"), "haul://dtn1:9/run"),
+        ("bob@dtn1:/run".to_owned(), "ann@dtn1:/run/"),
+        ("ann@dtn1:run".to_owned(), "ann@dtn1:run/"),
+    ] {
+        assert!(is_of(&target, &[of_plan]), "{target} {of_plan}");
     }
-    for (one, other) in [
+    for (target, of_plan) in [
         ("haul://dtn1/run", "haul://dtn2/run"),
         ("haul://dtn1/run", "haul://dtn1/run2"),
         ("dtn1:run", "dtn1:run/7"),
         ("dtn1:run", "dtn2:run"),
+        // Below the home of each.
+        ("bob@dtn1:run", "ann@dtn1:run"),
     ] {
-        assert!(!leads_to_the_same(one, other), "{one} {other}");
+        assert!(!is_of(target, &[of_plan]), "{target} {of_plan}");
     }
+    let both = ["haul://dtn1:7001/run", "haul://dtn1:7002/run"];
+    assert!(is_of(both[0], &both) && !is_of(both[1], &both), "the other server of this host");
 }

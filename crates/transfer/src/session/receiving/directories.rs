@@ -6,11 +6,12 @@ use super::{
     context::Context,
     stage::{Settled, Stage},
 };
+use crate::storage::prepare::OWN_BITS;
 use haul_protocol::message::{FileKind, FileOffer};
 use std::sync::Arc;
 
 /// The most memory of directories whose mode and time are set at the end, in bytes: of more, those
-/// that come later keep new ones.
+/// that come later keep new ones. For those that would stay wider than the source it is twice that.
 const DIRECTORY_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Default)]
@@ -24,7 +25,10 @@ impl Stage for Directories {
         let is_made = !settled.has_failed() && !context.place.file_options().leaves_nothing();
         if settled.offer.kind == FileKind::Directory && is_made {
             self.bytes += size_of::<FileOffer>() + settled.offer.name.len();
-            if self.bytes < DIRECTORY_BYTES_MAX {
+            // One that its user may write into meanwhile, and not behind that, comes first.
+            let is_narrow = settled.offer.mode & OWN_BITS != OWN_BITS;
+            let most = if is_narrow { 2 * DIRECTORY_BYTES_MAX } else { DIRECTORY_BYTES_MAX };
+            if self.bytes < most {
                 self.offers.push(settled.offer.clone());
             }
         }
@@ -118,15 +122,19 @@ mod tests {
         let mut hear = |_| {};
         let mut context = without_peer::begin(place(root.path(), false), &mut hear).context;
         let name = |rest_bytes: usize| vec![b'd'; rest_bytes - size_of::<FileOffer>()];
-        let mut kept = |sizes: &[usize]| {
+        let mut kept = |sizes: &[usize], mode: u32| {
             let mut directories = Directories::default();
             for size in sizes {
-                directories.settled(&mut directory(&name(*size)), &mut context);
+                let mut settled = directory(&name(*size));
+                Arc::make_mut(&mut settled.offer).mode = mode;
+                directories.settled(&mut settled, &mut context);
             }
             directories.offers.len()
         };
         let half = DIRECTORY_BYTES_MAX / 2;
-        assert_eq!(kept(&[half, half - 1]), 2);
-        assert_eq!(kept(&[half, half, 1 << 20]), 1);
+        assert_eq!(kept(&[half, half - 1], 0o750), 2);
+        assert_eq!(kept(&[half, half, 1 << 20], 0o750), 1);
+        assert_eq!(kept(&[half, half, 1 << 20], 0o550), 3, "they would stay wider than the source");
+        assert_eq!(kept(&[half, half, half, half], 0o550), 3);
     }
 }

@@ -4,7 +4,10 @@ use crate::session::private::Private;
 use haul_datapath::{Wire, tls::RECORDS_MAX};
 use haul_protocol::frame::{HEADER_BYTES, TRAILER_BYTES};
 use haul_sys::ktls;
-use std::os::fd::{AsFd, OwnedFd};
+use std::{
+    io,
+    os::fd::{AsFd, OwnedFd},
+};
 
 /// Bytes of a full record of TLS (RFC 8446, 5.1).
 const CONTENT_BYTES_MAX: u64 = 1 << 14;
@@ -24,13 +27,16 @@ pub struct KeyUse {
 
 impl KeyUse {
     /// Begins to count for a stream over this wire.
-    pub fn of(private: &Private, wire: &Wire) -> Self {
+    ///
+    /// # Errors
+    /// If the kernel could not be asked later, as no descriptor is left.
+    pub fn of(private: &Private, wire: &Wire) -> io::Result<Self> {
         let by_kernel = match wire {
-            Wire::KernelTls(socket) => socket.as_fd().try_clone_to_owned().ok(),
+            Wire::KernelTls(socket) => Some(socket.as_fd().try_clone_to_owned()?),
             _ => None,
         };
         let bytes_max = private.rekey_after_bytes;
-        Self { bytes_max, records_max: RECORDS_BEFORE_RENEWAL, by_kernel }
+        Ok(Self { bytes_max, records_max: RECORDS_BEFORE_RENEWAL, by_kernel })
     }
 
     /// Whether another key is due, after so many frames with so many bytes of payload.

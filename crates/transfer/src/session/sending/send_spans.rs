@@ -209,6 +209,7 @@ impl SendStream {
         let (wire, candidates) = wires::wire(&of, socket, Way::Sends, chosen.both())?;
         let kind = wire.kind();
         let key = shared.setup.private.as_ref().map(|private| KeyUse::of(private, &wire));
+        let key = key.transpose()?;
         let sender =
             fallback::Sender::open(candidates, wire, &host, memory).map_err(|error| error.cause)?;
         Ok(Self {
