@@ -12,10 +12,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import com.google.protobuf.ByteString;
 import io.github.haul.client.internal.proto.Control;
+import io.github.haul.client.internal.proto.Extent;
 import io.github.haul.client.internal.proto.Fault;
 import io.github.haul.client.internal.proto.FaultCode;
 import io.github.haul.client.internal.proto.FileAnswer;
 import io.github.haul.client.internal.proto.FileKind;
+import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.Need;
 import io.github.haul.client.internal.proto.Notice;
 import io.github.haul.client.internal.proto.Side;
@@ -33,6 +35,8 @@ final class HostileWordsTest extends TwoFolders {
     private static final String ESCAPES = "\u001b[31m\u0007\u009b2J\u007f\r";
 
     private static final List<String> SHOWN = List.of("\\u001b", "\\u0007", "\\u009b", "\\u007f");
+
+    private static final long HOLE_BYTES = 1 << 20;
 
     /** All that a program hears of a transfer, as it might print it. */
     private static final class Ear implements TransferListener {
@@ -207,9 +211,15 @@ final class HostileWordsTest extends TwoFolders {
     /** Offers without end, however fast they are answered. */
     private static final class Endless implements Lie {
         private final String stem;
+        private final List<Extent> holes;
 
         Endless(String stem) {
+            this(stem, List.of());
+        }
+
+        Endless(String stem, List<Extent> holes) {
             this.stem = stem;
+            this.holes = holes;
         }
 
         @Override
@@ -219,7 +229,9 @@ final class HostileWordsTest extends TwoFolders {
                 return;
             }
             for (int number = 0; ; number++) {
-                client.say(offer(empty(number, stem + number, FileKind.REGULAR)));
+                FileOffer.Builder offered = empty(number, stem + number, FileKind.REGULAR);
+                long sizeBytes = 2L * holes.size() * HOLE_BYTES;
+                client.say(offer(offered.setSizeBytes(sizeBytes).addAllHoles(holes)));
             }
         }
     }
@@ -258,6 +270,18 @@ final class HostileWordsTest extends TwoFolders {
         assertTrue(said.startsWith("Refused: data: the listing is too long"), said);
         assertTrue(said.contains("a quarter of the heap"), said);
         assertTrue(said.contains("-Xmx"), said);
+    }
+
+    /** Holes take few bytes of a message, and many of the heap. */
+    @Test
+    void aListingOfSparseFilesWithoutEndEndsInWordsToo() throws Exception {
+        List<Extent> holes = new ArrayList<>();
+        for (long number = 0; number < 4000; number++) {
+            long from = 2 * number * HOLE_BYTES;
+            holes.add(Extent.newBuilder().setOffsetBytes(from).setLenBytes(HOLE_BYTES).build());
+        }
+        String said = child("list", new Endless("data/x", holes));
+        assertTrue(said.startsWith("Refused: data: the listing is too long"), said);
     }
 
     @Test

@@ -37,12 +37,10 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Predicate;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Pushes to servers that lie: none is believed, and none holds the client. */
-@Tag("one-jdk")
 final class LyingReceiverTest {
     private static final Predicate<Control> ANSWER = Control::hasFileAnswer;
     private static final long SPAN = LiesTold.SPAN_BYTES;

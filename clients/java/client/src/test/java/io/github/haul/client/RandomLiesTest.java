@@ -19,12 +19,10 @@ import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeEach;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Servers that lie in ways that are drawn by a seed, each of which a failure names. */
-@Tag("one-jdk")
 final class RandomLiesTest {
     /** Seeds of each direction. */
     private static final int SEEDS = Integer.getInteger("haul.lies", 60);

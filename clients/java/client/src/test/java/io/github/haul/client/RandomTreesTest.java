@@ -21,12 +21,10 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.stream.Stream;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
 /** Trees drawn by a seed, pushed to the real server and pulled back. */
-@Tag("one-jdk")
 final class RandomTreesTest {
     /** How many trees; each seed is its own, and a failure names it. */
     private static final int TREES = Integer.getInteger("haul.trees", 500);

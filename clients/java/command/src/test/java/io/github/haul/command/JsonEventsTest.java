@@ -19,7 +19,6 @@ import java.util.Random;
 import java.util.Set;
 import java.util.TreeMap;
 import java.util.TreeSet;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 
@@ -27,7 +26,6 @@ import org.junit.jupiter.api.io.TempDir;
  * The lines of {@code --json} beside those of the program haul, for the same transfers: events,
  * names of fields, kinds of values.
  */
-@Tag("one-jdk")
 final class JsonEventsTest {
     /** Fields of the program that this client does not know, by event. */
     private static final Map<String, Set<String>> UNKNOWN =

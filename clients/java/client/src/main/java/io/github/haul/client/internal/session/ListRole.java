@@ -7,6 +7,7 @@ import io.github.haul.client.internal.machine.ReceiverEvent;
 import io.github.haul.client.internal.proto.Control;
 import io.github.haul.client.internal.proto.Fault;
 import io.github.haul.client.internal.proto.FaultCode;
+import io.github.haul.client.internal.proto.FileKind;
 import io.github.haul.client.internal.proto.FileOffer;
 import io.github.haul.client.internal.proto.Plan;
 import io.github.haul.client.internal.proto.SideReport;
@@ -66,7 +67,7 @@ final class ListRole implements Role {
                 event != null;
                 event = machine.pollEvent()) {
             if (event instanceof ReceiverEvent.Offered offered) {
-                hold(offers, offered.offer());
+                hold(offers, shown(offered.offer()));
                 machine.answer(
                         offered.offer().getFile(),
                         new OfferAnswer.Planned(Plan.getDefaultInstance()));
@@ -84,6 +85,20 @@ final class ListRole implements Role {
         if (areOffersOver) {
             machine.finish(SideReport.getDefaultInstance());
         }
+    }
+
+    /** What a listing shows of an offer: holes and extended attributes take far more memory. */
+    private static FileOffer shown(FileOffer offer) {
+        FileOffer.Builder shown =
+                FileOffer.newBuilder()
+                        .setName(offer.getName())
+                        .setKind(offer.getKind())
+                        .setSizeBytes(offer.getSizeBytes())
+                        .setMode(offer.getMode())
+                        .setMtimeS(offer.getMtimeS())
+                        .setMtimeNs(offer.getMtimeNs());
+        boolean isLink = offer.getKind() == FileKind.SYMLINK;
+        return isLink ? shown.setLinkTarget(offer.getLinkTarget()).build() : shown.build();
     }
 
     /** Keeps an entry or a failure; where they are too many for the JVM the listing ends. */

@@ -13,11 +13,9 @@ import io.github.haul.client.internal.wire.Limits;
 import java.util.HashSet;
 import java.util.Random;
 import java.util.Set;
-import org.junit.jupiter.api.Tag;
 import org.junit.jupiter.api.Test;
 
 /** Names that are taken: how many are known, and in how much memory. */
-@Tag("one-jdk")
 final class TakenNamesTest {
     private final TakenNames names = new TakenNames(TargetPath.DIRECTORY, Repeats.REFUSED);
 
