@@ -11,32 +11,54 @@ use haul_protocol::message::{FileKind, FileOffer};
 use std::sync::Arc;
 
 /// The most memory of directories whose mode and time are set at the end, in bytes: of more, those
-/// that come later keep new ones. For those that would stay wider than the source it is twice that.
+/// that come later keep new ones.
 const DIRECTORY_BYTES_MAX: usize = 32 << 20;
 
+/// Directories of a session in the order in which they came, parents first.
 #[derive(Default)]
 pub(super) struct Directories {
-    offers: Vec<Arc<FileOffer>>,
+    /// `None` for one that made room for a narrow one.
+    offers: Vec<Option<Arc<FileOffer>>>,
+    /// The places of those that may make room.
+    wide: Vec<usize>,
     bytes: usize,
+}
+
+impl Directories {
+    /// Keeps one if there is memory for it. A narrow one, which its own user may write into now and
+    /// not behind that, would stay wider than the source: the latest of the others make room.
+    fn keep(&mut self, offer: &Arc<FileOffer>) {
+        let is_narrow = offer.mode & OWN_BITS != OWN_BITS;
+        let bytes = bytes_of(offer);
+        while is_narrow && self.bytes + bytes >= DIRECTORY_BYTES_MAX {
+            let Some(wide) = self.wide.pop().and_then(|at| self.offers[at].take()) else { return };
+            self.bytes -= bytes_of(&wide);
+        }
+        if self.bytes + bytes < DIRECTORY_BYTES_MAX {
+            self.bytes += bytes;
+            if !is_narrow {
+                self.wide.push(self.offers.len());
+            }
+            self.offers.push(Some(offer.clone()));
+        }
+    }
+}
+
+fn bytes_of(offer: &FileOffer) -> usize {
+    size_of::<FileOffer>() + offer.name.len()
 }
 
 impl Stage for Directories {
     fn settled(&mut self, settled: &mut Settled, context: &mut Context<'_>) {
         let is_made = !settled.has_failed() && !context.place.file_options().leaves_nothing();
         if settled.offer.kind == FileKind::Directory && is_made {
-            self.bytes += size_of::<FileOffer>() + settled.offer.name.len();
-            // One that its user may write into meanwhile, and not behind that, comes first.
-            let is_narrow = settled.offer.mode & OWN_BITS != OWN_BITS;
-            let most = if is_narrow { 2 * DIRECTORY_BYTES_MAX } else { DIRECTORY_BYTES_MAX };
-            if self.bytes < most {
-                self.offers.push(settled.offer.clone());
-            }
+            self.keep(&settled.offer);
         }
     }
 
     /// Sets modes and times, children first: setting a child's entry changes its directory's time.
     fn finish(&mut self, context: &mut Context<'_>) -> bool {
-        for offer in std::mem::take(&mut self.offers).iter().rev() {
+        for offer in std::mem::take(&mut self.offers).iter().flatten().rev() {
             if let Err(fault) = context.place.finish_directory(offer) {
                 context.failed_late(fault);
             }
@@ -122,19 +144,30 @@ mod tests {
         let mut hear = |_| {};
         let mut context = without_peer::begin(place(root.path(), false), &mut hear).context;
         let name = |rest_bytes: usize| vec![b'd'; rest_bytes - size_of::<FileOffer>()];
-        let mut kept = |sizes: &[usize], mode: u32| {
+        let mut kept = |directories_of: &[(usize, u32)]| {
             let mut directories = Directories::default();
-            for size in sizes {
+            for (size, mode) in directories_of {
                 let mut settled = directory(&name(*size));
-                Arc::make_mut(&mut settled.offer).mode = mode;
+                Arc::make_mut(&mut settled.offer).mode = *mode;
                 directories.settled(&mut settled, &mut context);
             }
-            directories.offers.len()
+            let kept: Vec<_> = directories.offers.iter().flatten().collect();
+            assert_eq!(directories.bytes, kept.iter().map(|offer| bytes_of(offer)).sum::<usize>());
+            assert!(directories.bytes < DIRECTORY_BYTES_MAX);
+            kept.iter().map(|offer| offer.mode).collect::<Vec<_>>()
         };
         let half = DIRECTORY_BYTES_MAX / 2;
-        assert_eq!(kept(&[half, half - 1], 0o750), 2);
-        assert_eq!(kept(&[half, half, 1 << 20], 0o750), 1);
-        assert_eq!(kept(&[half, half, 1 << 20], 0o550), 3, "they would stay wider than the source");
-        assert_eq!(kept(&[half, half, half, half], 0o550), 3);
+        assert_eq!(kept(&[(half, 0o750), (half - 1, 0o750)]), [0o750; 2]);
+        assert_eq!(kept(&[(half, 0o750), (half, 0o750)]), [0o750]);
+        // Narrow ones would stay wider than the source, so that others make room: the latest first.
+        let third = DIRECTORY_BYTES_MAX / 3;
+        let wide = [(third, 0o750), (third, 0o755)];
+        assert_eq!(kept(&[&wide[..], &[(third, 0o550)]].concat()), [0o750, 0o755, 0o550]);
+        assert_eq!(kept(&[&wide[..], &[(half, 0o550)]].concat()), [0o750, 0o550]);
+        assert_eq!(
+            kept(&[&wide[..], &[(half, 0o550), (half - 1, 0o500)]].concat()),
+            [0o550, 0o500]
+        );
+        assert_eq!(kept(&[(half, 0o550), (half, 0o500), (8 << 10, 0o555)]), [0o550, 0o555]);
     }
 }
