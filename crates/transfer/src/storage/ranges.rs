@@ -12,6 +12,8 @@
 //! loses power and for hosts that die between any two of them.
 
 pub mod register;
+#[cfg(test)]
+mod simulation;
 pub mod site;
 #[cfg(test)]
 mod tests;
