@@ -238,23 +238,31 @@ fn claim_at_gate<S: Site>(
     if !site.lock(open, part.bytes.clone())? {
         return Err(Refused::Held);
     }
-    let was_done = register.covers(&part.bytes, Some(part.ctime));
-    let is_done = was_done && !recheck;
+    let is_done = !recheck && register.covers(&part.bytes, Some(part.ctime));
     let at = register.whole_bytes;
     // Room for the end of each range that was begun.
     if !is_done && at >= REGISTER_BYTES_MAX / 2 {
         return Err(Refused::Full);
     }
-    let state = match is_done {
-        true => return Ok((register.header, true)),
-        // What is written again is not durable until that is said again.
-        false if register.touches(&part.bytes) => State::Reopened,
-        false if !register.says(State::Begun, &part.bytes) => State::Begun,
-        false => return Ok((register.header, false)),
-    };
+    if is_done {
+        return Ok((register.header, true));
+    }
+    // What is written from now on is not what the journals of other cuts tell of.
+    let cut_otherwise = register.cut_otherwise(&part.bytes);
+    for begin in &cut_otherwise {
+        site.remove_journal(*begin);
+    }
+    if !cut_otherwise.is_empty() {
+        site.sync_names()?;
+    }
+    // What is written again is not durable until that is said again.
+    let state = if register.touches(&part.bytes) { State::Reopened } else { State::Begun };
+    if state == State::Begun && register.says(State::Begun, &part.bytes) {
+        return Ok((register.header, false));
+    }
     let record = Record { state, range: part.bytes.clone(), ctime: part.ctime };
     site.write(open, at, &register.header.record(&record))?;
-    Ok((register.header, is_done))
+    Ok((register.header, false))
 }
 
 /// Whether nothing was ever said by a register: a crash may leave zeros of its first header.

@@ -245,6 +245,20 @@ impl Register {
         begun
     }
 
+    /// Begins of the ranges that have bytes of this one and begin elsewhere: their journals may
+    /// tell of those. Another range that begins at the same byte has the same journal, which is
+    /// begun anew.
+    #[must_use]
+    pub fn cut_otherwise(&self, range: &Range<u64>) -> Vec<u64> {
+        let overlaps = |it: &&Record| it.range.start < range.end && range.start < it.range.end;
+        let records = self.records.iter().filter(overlaps);
+        let mut begins: Vec<u64> = records.map(|record| record.range.start).collect();
+        begins.retain(|begin| *begin != range.start);
+        begins.sort_unstable();
+        begins.dedup();
+        begins
+    }
+
     /// Whether a record says this already.
     #[must_use]
     pub fn says(&self, state: State, range: &Range<u64>) -> bool {

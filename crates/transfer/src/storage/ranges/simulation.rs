@@ -1,7 +1,9 @@
 //! Simulation of sessions that bring one file in ranges. They are scheduled by a seed, die at any
-//! step, and their file system loses power and keeps what it likes of what was not synced. Where
-//! two plans are run, the source is now the file of one, now that of the other: of one size and
-//! time.
+//! step, and their file system loses power and keeps what it likes of what was not synced.
+//!
+//! Where two plans are run, the source is now the file of one, now that of the other: of one size
+//! and time. Or the plans are of one source and cut it at other places. A shard may be run by two
+//! sessions at a time, and sessions may read back what is there.
 
 use super::*;
 use std::{
@@ -12,9 +14,10 @@ use std::{
     thread,
 };
 
-const RANGES: usize = 4;
-const RANGE_BYTES: u64 = 1 << 20;
-const FILE_BYTES: u64 = RANGES as u64 * RANGE_BYTES;
+/// Pages of the file, and of each page the bytes.
+const PAGES: usize = 4;
+const PAGE_BYTES: u64 = 1 << 20;
+const FILE_BYTES: u64 = PAGES as u64 * PAGE_BYTES;
 const WHOLE: Whole = Whole {
     size_bytes: FILE_BYTES,
     mtime_s: 5,
@@ -27,8 +30,6 @@ const WHOLE: Whole = Whole {
 const GOOD: [u8; 2] = [1, 2];
 /// Page that holds others, which came damaged or in part.
 const BAD: u8 = 3;
-/// Ranges in which each plan cuts the file, of as many pages each.
-const CUTS: [usize; 2] = [RANGES, RANGES / 2];
 /// Number of the temporary's inode: file systems give one that was removed to the next file.
 const TEMPORARY: u64 = 1;
 /// Runs of a shard that fail before it is given up for a while.
@@ -108,11 +109,60 @@ struct Faults {
     dies_remaking: bool,
     /// The power goes so many steps behind the first removal of a journal.
     cut_behind_removal: Option<u64>,
+    /// Sessions that run each shard at a time.
+    twins: usize,
+    /// Whether two further plans cut the same source at other places.
+    other_cuts: bool,
+    /// A session is asked to read back what is there, one in so many; 0: none.
+    rechecks: u64,
+}
+
+impl Faults {
+    /// Whether ranges that were told as durable may be written or read back again.
+    fn reopens(&self) -> bool {
+        self.other_cuts || self.rechecks > 0
+    }
+}
+
+/// A plan: the source that it is of, and the pages of each of its ranges.
+#[derive(Clone, Debug)]
+struct Plan {
+    source: usize,
+    ranges: Vec<Range<usize>>,
+}
+
+impl Plan {
+    /// A plan that cuts the file at the pages behind the bits.
+    fn of(source: usize, bits: u64) -> Self {
+        let mut ranges = Vec::new();
+        let mut begin = 0;
+        for end in 1..=PAGES {
+            if end == PAGES || bits >> (end - 1) & 1 == 1 {
+                ranges.push(begin..end);
+                begin = end;
+            }
+        }
+        Self { source, ranges }
+    }
+
+    fn all(seed: u64, faults: &Faults) -> Vec<Self> {
+        let mut plans = vec![Self::of(0, 0b111)];
+        if faults.swaps > 0 {
+            plans.push(Self::of(1, 0b010));
+        }
+        if faults.other_cuts {
+            plans.extend([Self::of(0, seed), Self::of(0, seed / 8)]);
+        }
+        plans
+    }
 }
 
 struct World {
     chance: Chance,
     faults: Faults,
+    plans: Vec<Plan>,
+    /// Plan and range of each node.
+    shards: Vec<(usize, usize)>,
     step: u64,
     boot: u64,
     running: usize,
@@ -134,12 +184,13 @@ struct World {
     is_meddled: bool,
     /// Whether the register may be torn, so that it could have said anything.
     may_be_torn: bool,
-    /// Ranges that were told as durable, and are.
+    /// Pages that were told as durable, and are.
     settled: BTreeSet<usize>,
-    /// Ranges of each source whose run has said that all is done.
-    told: [BTreeSet<usize>; 2],
-    /// Journals: the number of the register's header, and the boot in which they were written.
-    journals: BTreeMap<u64, (u64, u64)>,
+    /// Ranges of each plan whose run has said that all is done.
+    told: Vec<BTreeSet<usize>>,
+    /// Journals: the number of the register's header, the boot in which they were written, and the
+    /// end of the range.
+    journals: BTreeMap<u64, (u64, u64, u64)>,
     renames: u32,
 }
 
@@ -148,6 +199,10 @@ struct Killed;
 #[derive(Clone)]
 struct Node {
     number: usize,
+    plan: usize,
+    range: usize,
+    source: usize,
+    pages: Range<usize>,
     world: Arc<(Mutex<World>, Condvar)>,
     boot: Cell<u64>,
     /// Runs that follow the first that ends well.
@@ -157,14 +212,21 @@ struct Node {
 }
 
 impl World {
-    fn new(seed: u64, faults: Faults, nodes: usize) -> Self {
+    fn new(seed: u64, faults: Faults) -> Self {
+        let plans = Plan::all(seed, &faults);
+        let ranges = |plan: usize| (0..plans[plan].ranges.len()).map(move |range| (plan, range));
+        let shards: Vec<_> = (0..plans.len()).flat_map(ranges).collect();
+        let shards: Vec<_> = (0..faults.twins).flat_map(|_| shards.clone()).collect();
         Self {
+            alive: vec![true; shards.len()],
+            told: vec![BTreeSet::new(); plans.len()],
+            plans,
+            shards,
             chance: Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             faults,
             step: 0,
             boot: 1,
             running: 0,
-            alive: vec![true; nodes],
             names: Names::default(),
             synced_names: Names::default(),
             unsynced: Vec::new(),
@@ -177,20 +239,20 @@ impl World {
             is_meddled: faults.swaps + faults.removals > 0,
             may_be_torn: faults.cut_at.or(faults.cut_behind_removal).is_some(),
             settled: BTreeSet::new(),
-            told: [BTreeSet::new(), BTreeSet::new()],
             journals: BTreeMap::new(),
             renames: 0,
         }
     }
 
-    /// Checks what is there when the plan of the source has come to its end.
-    fn check_end(&self, source: usize, when: &str) {
+    /// Checks what is there when the plan has come to its end.
+    fn check_end(&self, plan: usize, when: &str) {
+        let source = self.plans[plan].source;
         self.check_name("at the end");
         let mut left: Vec<&Entry> = self.names.0.keys().collect();
         if self.faults.are_two_files {
             assert_eq!(self.named_time(), Some(self.time_of(source)), "{when}");
         } else {
-            assert_eq!(self.told[source].len(), CUTS[source], "{when}");
+            assert_eq!(self.told[plan].len(), self.plans[plan].ranges.len(), "{when}");
         }
         let register = self.names.0.get(&Entry::Register).filter(|_| self.is_meddled);
         if let Some(inode) = register {
@@ -244,7 +306,7 @@ impl World {
     fn check_name(&self, when: &str) {
         let Some(inode) = self.names.0.get(&Entry::Name) else { return };
         let pages = &self.inodes[inode];
-        let is_whole = |pages: &[u8]| GOOD.iter().any(|good| pages == [*good; RANGES]);
+        let is_whole = |pages: &[u8]| GOOD.iter().any(|good| pages == [*good; PAGES]);
         assert!(is_whole(&pages.bytes), "{when}, at step {}: {:?}", self.step, pages.bytes);
         assert!(is_whole(&pages.synced), "{when}, at step {}: {:?}", self.step, pages.synced);
     }
@@ -262,18 +324,32 @@ impl World {
 
     /// Takes in that the run of a range says that all is done. Where all runs of a plan have said
     /// so, the file has its name.
-    fn tell(&mut self, source: usize, range: usize) {
-        self.told[source].insert(range);
+    fn tell(&mut self, (plan, range): (usize, usize)) {
+        self.told[plan].insert(range);
+        let source = self.plans[plan].source;
         let is_named = self.named_time() == Some(self.time_of(source));
         if is_named && self.faults.are_two_files {
             // Whoever takes the name from here on replaces a file that was there.
-            self.told[source].clear();
+            self.told[plan].clear();
         }
         let step = self.step;
-        assert!(
-            self.told[source].len() < CUTS[source] || is_named,
-            "all done, at step {step}: no name"
-        );
+        let is_all_told = self.told[plan].len() == self.plans[plan].ranges.len();
+        assert!(!is_all_told || is_named, "all done, at step {step}: no name");
+    }
+
+    /// Forgets what runs of a source's plans have said, as its file is there.
+    fn forget_told(&mut self, source: usize) {
+        for (plan, told) in self.plans.iter().zip(&mut self.told) {
+            if plan.source == source {
+                told.clear();
+            }
+        }
+    }
+
+    /// The journal of a range, where it speaks of what the register knows.
+    fn is_journaled(&self, number: u64, part: &Range<u64>) -> bool {
+        let is_there = self.names.0.contains_key(&Entry::Journal(part.start));
+        is_there && self.journals.get(&part.start) == Some(&(number, self.boot, part.end))
     }
 
     /// Deeds of others: they replace the source, and remove what they should not.
@@ -340,33 +416,29 @@ impl Node {
         world
     }
 
-    fn source(&self) -> usize {
-        self.number / RANGES
-    }
-
-    fn range(&self) -> usize {
-        self.number % RANGES
-    }
-
-    fn pages(&self) -> Range<usize> {
-        let pages = RANGES / CUTS[self.source()];
-        self.range() * pages..(self.range() + 1) * pages
+    fn new(number: usize, seed: u64, world: &Arc<(Mutex<World>, Condvar)>) -> Self {
+        let (plan, range) = world.0.lock().unwrap().shards[number];
+        let Plan { source, ranges } = world.0.lock().unwrap().plans[plan].clone();
+        let runs = Cell::new((seed as u32 + number as u32) % 3);
+        let (boot, failures, pages) = (Cell::new(1), Cell::new(0), ranges[range].clone());
+        Self { number, plan, range, source, pages, world: world.clone(), boot, runs, failures }
     }
 
     fn whole(&self) -> Whole {
-        let mtime_s = self.world.0.lock().unwrap().time_of(self.source());
-        Whole { source_inode: 7 + self.source() as u64, mtime_s, ..WHOLE }
+        let mtime_s = self.world.0.lock().unwrap().time_of(self.source);
+        Whole { source_inode: 7 + self.source as u64, mtime_s, ..WHOLE }
     }
 
     fn write(&self, claim: &Claim<Node>, page: u8) {
         let mut world = self.step();
         let Some(inode) = world.names.0.get(&Entry::Temporary).copied() else { return };
-        assert!(!world.settled.contains(&self.range()), "a settled range is written again");
+        let is_settled = self.pages.clone().any(|page| world.settled.contains(&page));
+        assert!(!is_settled, "a settled range is written again");
         let bytes = &claim.part.bytes;
         let holds =
             |(_, node, locked): &(u64, usize, Range<u64>)| *node == self.number && locked == bytes;
         assert!(world.locks.iter().any(holds), "without its lock");
-        world.inodes.get_mut(&inode).unwrap().bytes[self.pages()].fill(page);
+        world.inodes.get_mut(&inode).unwrap().bytes[self.pages.clone()].fill(page);
     }
 
     fn run(&self) {
@@ -403,23 +475,24 @@ impl Node {
 
     fn is_there(&self) -> bool {
         let world = self.step();
-        world.named_time() == Some(world.time_of(self.source()))
+        world.named_time() == Some(world.time_of(self.source))
     }
 
     /// Does what a run does of its range; true where it says that all is done.
     fn attempt(&self) -> bool {
         // The run finds another source than was planned.
-        if self.step().source != self.source() {
+        if self.step().source != self.source {
             return false;
         }
         if self.is_there() {
             remove_left(self);
             return self.say_done();
         }
-        let pages = self.pages();
-        let (begin, end) = (pages.start as u64 * RANGE_BYTES, pages.end as u64 * RANGE_BYTES);
-        let part = Part { bytes: begin..end, ctime: (1, 1) };
-        let claim = match claim(self.clone(), &self.whole(), part, (false, Duration::ZERO)) {
+        let Range { start, end } = self.pages;
+        let bytes = start as u64 * PAGE_BYTES..end as u64 * PAGE_BYTES;
+        let part = Part { bytes, ctime: (1, 1) };
+        let how = (self.is_to_recheck(), Duration::ZERO);
+        let claim = match claim(self.clone(), &self.whole(), part, how) {
             Ok(claim) => claim,
             Err(Refused::There) => {
                 remove_left(self);
@@ -432,43 +505,63 @@ impl Node {
             return self.say_done();
         }
         if !claim.is_done {
-            self.bring(&claim, begin);
+            self.bring(&claim);
         }
         let Ok(finished) = claim.finish() else { return false };
         assert_ne!(finished, Finished::OutOfStep);
         // That a range is lost is told only where one can be.
-        let may_be_lost = || self.step().is_meddled || self.step().may_be_torn;
+        let may_be_lost = || {
+            let world = self.step();
+            world.is_meddled || world.may_be_torn || world.faults.reopens()
+        };
         assert!(finished != Finished::Lost || may_be_lost());
         finished != Finished::Lost && self.say_done()
     }
 
     fn say_done(&self) -> bool {
         let mut world = self.step();
-        if !world.is_meddled {
-            world.settled.insert(self.range());
+        if !world.is_meddled && !world.faults.reopens() {
+            world.settled.extend(self.pages.clone());
         }
-        world.tell(self.source(), self.range());
+        world.tell((self.plan, self.range));
         true
     }
 
-    fn bring(&self, claim: &Claim<Node>, begin: u64) {
-        let journaled = {
-            let world = self.step();
-            let number = claim.header.number;
-            world.journals.get(&begin).is_some_and(|journal| *journal == (number, world.boot))
-        };
-        if !journaled {
+    fn is_to_recheck(&self) -> bool {
+        let mut world = self.step();
+        let rechecks = world.faults.rechecks;
+        rechecks > 0 && world.chance.one_in(rechecks)
+    }
+
+    fn bring(&self, claim: &Claim<Node>) {
+        let (number, part) = (claim.header.number, &claim.part.bytes);
+        if !self.is_there_by_the_journal(number, part) {
+            Site::remove_journal(self, part.start);
+            self.step().change(Change::Set(Entry::Journal(part.start), 0));
             self.write(claim, BAD);
-            self.write(claim, GOOD[self.source()]);
+            self.write(claim, GOOD[self.source]);
         }
         let mut world = self.step();
         let Some(inode) = world.names.0.get(&Entry::Temporary).copied() else { return };
         let inode = world.inodes.get_mut(&inode).unwrap();
-        inode.synced.resize(RANGES, 0);
-        inode.synced[self.pages()].copy_from_slice(&inode.bytes[self.pages()]);
-        let journal = (claim.header.number, world.boot);
-        world.journals.insert(begin, journal);
-        world.change(Change::Set(Entry::Journal(begin), 0));
+        inode.synced.resize(PAGES, 0);
+        inode.synced[self.pages.clone()].copy_from_slice(&inode.bytes[self.pages.clone()]);
+        if world.names.0.contains_key(&Entry::Journal(part.start)) {
+            let journal = (number, world.boot, part.end);
+            world.journals.insert(part.start, journal);
+        }
+    }
+
+    /// Whether all of the range came before, as its journal says. It is never wrong.
+    fn is_there_by_the_journal(&self, number: u64, part: &Range<u64>) -> bool {
+        let world = self.step();
+        let is_journaled = world.is_journaled(number, part);
+        if is_journaled && let Some(inode) = world.names.0.get(&Entry::Temporary) {
+            let pages = &world.inodes[inode].bytes[self.pages.clone()];
+            let is_good = pages.iter().all(|page| *page == GOOD[self.source]);
+            assert!(is_good, "a journal at step {} tells of other bytes: {pages:?}", world.step);
+        }
+        is_journaled
     }
 }
 
@@ -562,8 +655,8 @@ impl Site for Node {
         let mut world = self.step();
         assert!(world.settled.is_empty(), "what was settled is thrown away");
         world.change(Change::Remove(Entry::Temporary));
-        let inode = world.inode(vec![0; RANGES]);
-        world.inodes.get_mut(&inode).unwrap().synced = vec![0; RANGES];
+        let inode = world.inode(vec![0; PAGES]);
+        world.inodes.get_mut(&inode).unwrap().synced = vec![0; PAGES];
         world.change(Change::Set(Entry::Temporary, inode));
         world.remaking = Some(self.number);
         Ok(TEMPORARY)
@@ -587,12 +680,11 @@ impl Site for Node {
         if !world.names.0.contains_key(&Entry::Temporary) {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let time = Some(world.time_of(self.source()));
+        let time = Some(world.time_of(self.source));
         assert!(world.named_time() != time, "a name is given twice");
         world.change(Change::Rename);
         world.renames += 1;
-        let source = self.source();
-        world.told[source].clear();
+        world.forget_told(self.source);
         world.check_name("when it was named");
         Ok(())
     }
@@ -607,6 +699,7 @@ impl Site for Node {
     fn remove_journal(&self, range_begin: u64) {
         let mut world = self.step();
         world.change(Change::Remove(Entry::Journal(range_begin)));
+        world.journals.remove(&range_begin);
         let step = world.step;
         world.removed_at.get_or_insert(step);
     }
@@ -630,16 +723,11 @@ impl Site for Node {
 
 /// Runs all sessions to their end, and gives the number of steps.
 fn run(seed: u64, faults: Faults) -> u64 {
-    let nodes = if faults.swaps > 0 { CUTS.iter().sum() } else { RANGES };
-    let world = Arc::new((Mutex::new(World::new(seed, faults, nodes)), Condvar::new()));
-    let node = |number: usize| {
-        let runs = Cell::new((seed as u32 + number as u32) % 3);
-        let (world, boot, failures) = (world.clone(), Cell::new(1), Cell::new(0));
-        Node { number, world, boot, runs, failures }
-    };
+    let world = Arc::new((Mutex::new(World::new(seed, faults)), Condvar::new()));
+    let nodes = world.0.lock().unwrap().shards.len();
     let threads: Vec<_> = (0..nodes)
         .map(|number| {
-            let node = node(number);
+            let node = Node::new(number, seed, &world);
             thread::spawn(move || node.run())
         })
         .collect();
@@ -648,24 +736,26 @@ fn run(seed: u64, faults: Faults) -> u64 {
     }
     // All runs two times more, one after the other: the last one brings what is missing, and then
     // they tidy up what a death at the end left.
-    let source = {
+    let (plan, again) = {
         let mut world = world.0.lock().unwrap();
         world.faults = Faults { are_two_files: faults.are_two_files, ..NONE };
-        world.source
+        let plan = (0..world.plans.len()).rfind(|plan| world.plans[*plan].source == world.source);
+        let plan = plan.expect("each source has a plan");
+        let nodes = (0..nodes).filter(|number| world.shards[*number].0 == plan);
+        (plan, nodes.collect::<Vec<_>>())
     };
-    let cuts = CUTS[source];
-    for number in (0..2 * cuts).map(|number| source * RANGES + number % cuts) {
+    for number in again.iter().chain(&again).copied() {
         {
             let mut world = world.0.lock().unwrap();
             world.alive[number] = true;
             world.running = number;
         }
-        let node = node(number);
+        let node = Node::new(number, seed, &world);
         node.failures.set(FAILURES_MAX);
         node.run();
     }
     let world = world.0.lock().unwrap();
-    world.check_end(source, &format!("seed {seed}, {faults:?}"));
+    world.check_end(plan, &format!("seed {seed}, {faults:?}"));
     if !faults.are_two_files && faults.cut_at.or(faults.cut_behind_removal).is_none() {
         assert_eq!(world.renames, 1, "seed {seed}, {faults:?}");
     }
@@ -681,6 +771,9 @@ const NONE: Faults = Faults {
     are_two_files: false,
     dies_remaking: false,
     cut_behind_removal: None,
+    twins: 1,
+    other_cuts: false,
+    rechecks: 0,
 };
 
 #[test]
@@ -746,5 +839,53 @@ fn no_plan_is_all_done_without_the_name_though_somebody_removes_the_temporary() 
         run(seed, Faults { removals: 20 + seed % 100, ..NONE });
         let (swaps, removals, kills) = (30 + seed % 100, 50 + seed % 100, 40 + seed % 70);
         run(seed, Faults { swaps, removals, kills, ..NONE });
+    }
+}
+
+#[test]
+fn a_shard_that_is_run_twice_at_once_brings_its_range_once() {
+    for seed in 0..40 {
+        let twice = Faults { twins: 2, ..NONE };
+        run(seed, twice);
+        run(seed, Faults { kills: 20 + seed % 50, ..twice });
+        run(seed, Faults { kills: 30 + seed % 50, cut_at: Some(seed * 2), ..twice });
+    }
+    let steps = run(7, Faults { twins: 2, ..NONE });
+    for step in 1..steps + 20 {
+        run(7, Faults { twins: 2, kill_at: Some(step), ..NONE });
+    }
+}
+
+#[test]
+fn plans_that_cut_a_file_at_other_places_make_one_file() {
+    for seed in 0..100 {
+        let cuts = Faults { other_cuts: true, ..NONE };
+        run(seed, cuts);
+        run(seed, Faults { kills: 15 + seed % 50, ..cuts });
+        run(seed, Faults { kills: 20 + seed % 50, cut_at: Some(seed * 2), ..cuts });
+        run(seed, Faults { kills: 20 + seed % 50, twins: 2, ..cuts });
+    }
+}
+
+#[test]
+fn sessions_that_read_back_what_is_there_take_nothing_from_the_others() {
+    for seed in 0..60 {
+        let (rechecks, twins) = (2 + seed % 4, 1 + seed as usize % 2);
+        let reading = Faults { rechecks, twins, ..NONE };
+        run(seed, reading);
+        run(seed, Faults { kills: 20 + seed % 50, ..reading });
+        run(seed, Faults { kills: 20 + seed % 50, cut_at: Some(seed * 3), ..reading });
+        run(seed, Faults { kills: 20 + seed % 50, other_cuts: true, ..reading });
+    }
+}
+
+#[test]
+fn no_plan_is_all_done_without_the_name_though_everything_comes_together() {
+    for seed in 0..60 {
+        let (swaps, removals, kills) = (40 + seed % 100, 90 + seed % 100, 40 + seed % 70);
+        let (rechecks, other_cuts) = (3 + seed % 4, seed % 3 > 0);
+        let all = Faults { swaps, removals, kills, rechecks, other_cuts, ..NONE };
+        run(seed, all);
+        run(seed, Faults { twins: 2, cut_at: Some(seed * 2), are_two_files: true, ..all });
     }
 }

@@ -47,6 +47,30 @@ fn a_range_that_is_written_again_is_no_part_of_a_whole_file_meanwhile() {
 }
 
 #[test]
+fn a_range_of_another_cut_takes_the_journals_away_that_tell_of_its_bytes() {
+    let (place, site, whole) = real();
+    let journal = |begin: u64| place.path().join(format!(".x.{begin:016x}.haul-range"));
+    for bytes in [0..50, 50..100, 100..200] {
+        let begun = claimed(site(), &whole, bytes.clone(), 1).unwrap();
+        std::fs::write(journal(bytes.start), "of a run that was killed").unwrap();
+        drop(begun);
+    }
+    let again = claimed(site(), &whole, 50..100, 1).unwrap();
+    assert!(journal(50).exists(), "its own");
+    drop(again);
+    let other = claimed(site(), &whole, 40..100, 1).unwrap();
+    let left = [0, 50, 100].map(|begin| journal(begin).exists());
+    assert_eq!(left, [false, false, true]);
+    std::fs::write(journal(40), "of this one").unwrap();
+    assert_eq!(other.finish().unwrap(), Finished::Waiting);
+    let done = claimed(site(), &whole, 50..100, 1).unwrap();
+    assert!(done.is_done && journal(40).exists(), "it writes nothing");
+    drop(done);
+    assert!(!claimed(site(), &whole, 50..200, 1).unwrap().is_done);
+    assert!(!journal(40).exists() && !journal(100).exists());
+}
+
+#[test]
 fn a_register_that_is_torn_is_taken_for_one_that_had_said_anything() {
     let (place, site, whole) = real();
     assert_eq!(claimed(site(), &whole, 0..100, 1).unwrap().finish().unwrap(), Finished::Waiting);
