@@ -72,7 +72,9 @@ fn main() {
     let body: fn(&[u8]) = match target.as_str() {
         "sender" => bodies::sender,
         "receiver" => bodies::receiver,
-        _ => panic!("steps sender|receiver STEPS [SEED]"),
+        "range_sender" => bodies::range_sender,
+        "range_receiver" => bodies::range_receiver,
+        _ => panic!("steps [range_]sender|[range_]receiver STEPS [SEED]"),
     };
     let steps_max: u64 = words.next().and_then(|word| word.parse().ok()).unwrap_or(1_000_000);
     let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |now| now.as_nanos() as u64);

@@ -30,4 +30,16 @@ macro_rules! targets {
     )*};
 }
 
-targets!(message, handshake, frame_header, pack, span_trailer, preface, name, sender, receiver);
+targets!(
+    message,
+    handshake,
+    frame_header,
+    pack,
+    span_trailer,
+    preface,
+    name,
+    sender,
+    receiver,
+    range_sender,
+    range_receiver
+);

@@ -8,6 +8,7 @@
 mod bodies;
 
 use bodies::{
+    ranges::{self, RangeBytes, RangeReceiverOperation, RangeSenderOperation},
     receiver_machine::{self, ReceiverOperation},
     sender_machine::{self, SenderOperation},
 };
@@ -21,7 +22,7 @@ use haul_protocol::{
 };
 use proptest::{collection::vec, prelude::*};
 
-fn ranges() -> impl Strategy<Value = Vec<(u8, u8)>> {
+fn span_ranges() -> impl Strategy<Value = Vec<(u8, u8)>> {
     vec((any::<u8>(), any::<u8>()), 0..3)
 }
 
@@ -35,13 +36,13 @@ fn sender_operation() -> impl Strategy<Value = SenderOperation> {
         60 => any::<u8>().prop_map(Op::AcknowledgeSent),
         10 => any::<u8>().prop_map(Op::DamageSent),
         10 => any::<u8>().prop_map(Op::LoseDurable),
-        1 => (any::<u8>(), ranges()).prop_map(|(file, spans)| Op::Lost { file, spans }),
+        1 => (any::<u8>(), span_ranges()).prop_map(|(file, spans)| Op::Lost { file, spans }),
         40 => (any::<u8>(), 0..4u8).prop_map(|(nth, durable)| Op::AnswerOffered { nth, durable }),
         10 => any::<u8>().prop_map(Op::CloseOpened),
         20 => any::<u8>().prop_map(Op::SettleConfirmed),
         20 => any::<u8>().prop_map(Op::ConfirmWithSpan),
         10 => any::<u8>().prop_map(Op::DropStream),
-        1 => (0..8u8, ranges()).prop_map(|(file, durable)| {
+        1 => (0..8u8, span_ranges()).prop_map(|(file, durable)| {
             Op::Need { file, span_bytes: 0, durable }
         }),
         40 => (any::<u8>(), any::<bool>()).prop_map(|(file, is_same)| {
@@ -50,10 +51,10 @@ fn sender_operation() -> impl Strategy<Value = SenderOperation> {
         1 => (any::<u8>(), any::<bool>()).prop_map(|(file, is_durable)| {
             Op::Settled { file, is_durable }
         }),
-        1 => (any::<u8>(), any::<u8>(), ranges()).prop_map(|(file, span_bytes, durable)| {
+        1 => (any::<u8>(), any::<u8>(), span_ranges()).prop_map(|(file, span_bytes, durable)| {
             Op::Need { file, span_bytes, durable }
         }),
-        1 => (any::<u8>(), ranges()).prop_map(|(file, spans)| Op::Verified { file, spans }),
+        1 => (any::<u8>(), span_ranges()).prop_map(|(file, spans)| Op::Verified { file, spans }),
         1 => bytes.prop_map(|(file, span, stream)| Op::Bad { file, span, stream }),
         1 => any::<u8>().prop_map(Op::Closed),
         1 => any::<u8>().prop_map(Op::SourceFailed),
@@ -109,6 +110,28 @@ fn receiver_operation() -> impl Strategy<Value = ReceiverOperation> {
     ]
 }
 
+fn range_bytes() -> impl Strategy<Value = RangeBytes> {
+    let mostly_small = || prop_oneof![30 => 0..200u8, 1 => any::<u8>()];
+    let bytes = (any::<u8>(), mostly_small(), mostly_small(), mostly_small(), mostly_small());
+    bytes.prop_map(|(name, begin, size, behind, fault)| RangeBytes {
+        name,
+        begin,
+        size,
+        behind,
+        fault,
+    })
+}
+
+fn range_sender_operation() -> impl Strategy<Value = RangeSenderOperation> {
+    use RangeSenderOperation::{Other, Range};
+    prop_oneof![1 => range_bytes().prop_map(Range), 6 => sender_operation().prop_map(Other)]
+}
+
+fn range_receiver_operation() -> impl Strategy<Value = RangeReceiverOperation> {
+    use RangeReceiverOperation::{Other, Range};
+    prop_oneof![1 => range_bytes().prop_map(Range), 4 => receiver_operation().prop_map(Other)]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
@@ -124,6 +147,20 @@ proptest! {
         operations in vec(receiver_operation(), 0..120),
     ) {
         receiver_machine::run(&operations);
+    }
+
+    #[test]
+    fn the_sender_of_ranges_keeps_its_promises_against_any_receiver(
+        operations in vec(range_sender_operation(), 0..120),
+    ) {
+        ranges::run_sender(&operations);
+    }
+
+    #[test]
+    fn the_receiver_of_ranges_keeps_its_promises_against_any_sender(
+        operations in vec(range_receiver_operation(), 0..120),
+    ) {
+        ranges::run_receiver(&operations);
     }
 }
 

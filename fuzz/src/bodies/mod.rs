@@ -16,6 +16,7 @@ use haul_protocol::{
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub mod numbers;
+pub mod ranges;
 pub mod receiver_machine;
 pub mod sender_machine;
 pub mod transcript;
@@ -142,6 +143,16 @@ pub fn sender(data: &[u8]) {
 /// Runs a receiver against any operations and messages.
 pub fn receiver(data: &[u8]) {
     receiver_machine::run(&operations(data));
+}
+
+/// Runs a sender of ranges against any operations and messages.
+pub fn range_sender(data: &[u8]) {
+    ranges::run_sender(&operations(data));
+}
+
+/// Runs a receiver of ranges against any operations and messages.
+pub fn range_receiver(data: &[u8]) {
+    ranges::run_receiver(&operations(data));
 }
 
 fn operations<'a, T: Arbitrary<'a>>(data: &'a [u8]) -> Vec<T> {

@@ -80,7 +80,7 @@ pub enum ReceiverOperation {
 
 /// Model of what may be written, and of what the sender was told.
 #[derive(Default)]
-struct Model {
+pub(super) struct Model {
     sizes: Vec<u64>,
     /// Names of the files, by number.
     names: Vec<Vec<u8>>,
@@ -128,7 +128,7 @@ fn play(operations: &[ReceiverOperation], transcript: Transcript) -> Transcript 
     model.transcript
 }
 
-fn apply(
+pub(super) fn apply(
     receiver: &mut Receiver,
     model: &mut Model,
     operation: &ReceiverOperation,
@@ -241,7 +241,19 @@ fn stray(which: u8) -> Message {
     }
 }
 
+/// The name that an offer takes: that of a range has the begin of the range behind it.
+fn taken_by(offer: &message::FileOffer) -> Vec<u8> {
+    let begin = offer.range.map(|range| range.offset_bytes.to_be_bytes());
+    let begin = begin.iter().flat_map(|begin| [0].into_iter().chain(*begin));
+    offer.name.iter().copied().chain(begin).collect()
+}
+
 impl Model {
+    /// Number of the next file that is offered.
+    pub(super) fn next_file(&self) -> FileId {
+        FileId(self.sizes.len() as u32)
+    }
+
     fn is_open(&self, file: FileId) -> bool {
         (file.0 as usize) < self.sizes.len() && !self.settled.contains(&file)
     }
@@ -404,14 +416,18 @@ impl Model {
     }
 
     /// Gives the machine a message; a message that must be refused is refused.
-    fn hear(&mut self, receiver: &mut Receiver, message: Message) -> Result<(), ProtocolError> {
+    pub(super) fn hear(
+        &mut self,
+        receiver: &mut Receiver,
+        message: Message,
+    ) -> Result<(), ProtocolError> {
         let is_lie = self.is_lie(&message);
         let result = receiver.handle(message.clone());
         assert!(!(is_lie && result.is_ok()), "believed: {message:?}");
         match message {
             Message::FileOffer(offer) if result.is_ok() => {
                 self.sizes.push(offer.size_bytes);
-                self.names.push(offer.name);
+                self.names.push(taken_by(&offer));
             }
             Message::OffersEnd(_) => self.offers_ended = true,
             Message::FileConfirm(message::FileConfirm { file, fault: None })
@@ -463,7 +479,7 @@ impl Model {
     }
 
     /// Takes all messages and events: they are few, and each may be said now.
-    fn look_at_output(&mut self, receiver: &mut Receiver) {
+    pub(super) fn look_at_output(&mut self, receiver: &mut Receiver) {
         let mut count = 0;
         while let Some(message) = receiver.poll_message() {
             count += 1;

@@ -86,7 +86,7 @@ pub enum SenderOperation {
 
 /// Model of the receiver: what it was sent and said.
 #[derive(Default)]
-struct Model {
+pub(super) struct Model {
     outstanding: BTreeSet<(StreamId, FileId, SpanIndex)>,
     verified: BTreeSet<(FileId, SpanIndex)>,
     /// Spans of an earlier session.
@@ -99,6 +99,8 @@ struct Model {
     settled: BTreeSet<FileId>,
     finishes: u32,
     unanswered: BTreeMap<FileId, u64>,
+    /// Offers of ranges.
+    ranges: BTreeMap<FileId, message::FileOffer>,
     streams: BTreeSet<StreamId>,
     transcript: Transcript,
 }
@@ -128,7 +130,7 @@ fn play(operations: &[SenderOperation], transcript: Transcript) -> Transcript {
     model.transcript
 }
 
-fn apply(
+pub(super) fn apply(
     sender: &mut Sender,
     model: &mut Model,
     operation: &SenderOperation,
@@ -275,6 +277,16 @@ fn nth_of<T>(mut all: impl ExactSizeIterator<Item = T>, nth: u8) -> Option<T> {
 }
 
 impl Model {
+    /// Offers a range, of which the machine has to say what it was given.
+    pub(super) fn offer_range(&mut self, sender: &mut Sender, offer: message::FileOffer) {
+        let size_bytes = offer.size_bytes;
+        let file = sender.offer(offer.clone());
+        assert_eq!(file.0, self.offered, "files are numbered in order");
+        self.offered += 1;
+        self.unanswered.insert(file, size_bytes);
+        self.ranges.insert(file, message::FileOffer { file, ..offer });
+    }
+
     /// Makes a message that an honest receiver may send now, if it may.
     fn honest(&self, operation: &SenderOperation) -> Option<Message> {
         use SenderOperation as Op;
@@ -353,6 +365,10 @@ impl Model {
         self.transcript.assignment(&next);
         let (file, span) = (next.file, next.span);
         assert!(next.len_bytes > 0, "no span is empty");
+        if let Some(range) = self.ranges.get(&file) {
+            let end = next.offset_bytes + next.len_bytes;
+            assert!(end <= range.size_bytes, "a span of another range goes out");
+        }
         assert!(!self.verified.contains(&(file, span)), "a verified span goes out again");
         let again = self.outstanding.iter().any(|sent| (sent.1, sent.2) == (file, span));
         assert!(!again, "a span goes out twice at a time");
@@ -470,11 +486,16 @@ impl Model {
     }
 
     /// Takes all messages and events: they are few, and each may be said now.
-    fn look_at_output(&mut self, sender: &mut Sender) {
+    pub(super) fn look_at_output(&mut self, sender: &mut Sender) {
         let mut count = 0;
         while let Some(message) = sender.poll_message() {
             count += 1;
             self.transcript.message(&message);
+            if let Message::FileOffer(offer) = &message
+                && let Some(range) = self.ranges.get(&offer.file)
+            {
+                assert_eq!(offer, range, "another range is offered");
+            }
             if let Message::FileConfirm(confirm) = message {
                 let is_whole = confirm.fault.is_none();
                 let files = if is_whole { &mut self.confirmed } else { &mut self.given_up };
