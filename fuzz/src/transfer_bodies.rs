@@ -1,7 +1,7 @@
 //! Bodies of the targets of `haul-transfer`: tokens, URLs, journals, registers and the like.
 
 use haul_transfer::{
-    HaulUrl, Token,
+    HaulUrl, ShardState, Token,
     internals::{
         datagram::{Arrivals, HEADER_BYTES, Header, KEY_BYTES},
         journal::{Identity, decode},
@@ -52,6 +52,34 @@ pub fn plan_line(data: &[u8]) {
 pub fn report_line(data: &[u8]) {
     if let Some(text) = plan_lines::report_line_again(data) {
         assert!(plan_lines::report_line_again(&text).is_some());
+    }
+}
+
+/// Adds up reports of runs, one behind each byte 255, which no text has. Each is a run or is named
+/// in words, no number is none, and a shard is done only by a last line that says so.
+pub fn report(data: &[u8]) {
+    let reports: Vec<&[u8]> = data.split(|byte| *byte == 255).collect();
+    let fleet = plan_lines::add_up(&reports);
+    let shard = &fleet.shards[0];
+    let runs = u64::from(shard.runs) + u64::from(shard.runs_elsewhere) + fleet.of_another_plan;
+    assert_eq!(runs, reports.len() as u64);
+    let mut failures = fleet.shards.iter().flat_map(|shard| &shard.failures);
+    assert!(failures.by_ref().count() <= 11 && fleet.nodes.len() <= reports.len());
+    for fault in &fleet.faults {
+        let words = [&fault.what, &fault.needs, &fault.found, &fault.hint];
+        assert!(words.iter().all(|words| !words.is_empty()), "{fault:?}");
+    }
+    let rates = fleet.nodes.iter().map(|node| node.gbit_per_s);
+    for number in rates.chain([fleet.gbit_per_s(), fleet.busy_s, shard.seconds]) {
+        assert!(number.is_finite() && number >= 0.0, "{number}");
+    }
+    if let [report] = reports[..]
+        && shard.state == ShardState::Done
+    {
+        let ends: Vec<usize> = (0..report.len()).filter(|at| report[*at] == b'\n').collect();
+        let before_last = ends[ends.len() - 2];
+        let cut = plan_lines::add_up(&[&report[..=before_last]]);
+        assert!(cut.shards[0].state != ShardState::Done, "done without its last line");
     }
 }
 

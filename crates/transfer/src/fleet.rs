@@ -13,7 +13,7 @@ mod reading;
 mod run_log;
 mod simulation;
 
-pub use fleet_report::{Fleet, ShardReport, ShardState};
+pub use fleet_report::{Fleet, ShardReport, ShardState, add_up};
 pub use line::line_again;
 pub use node::NodeReport;
 pub use rates::Rates;

@@ -104,7 +104,19 @@ pub mod register {
 
 /// Lines of plans and of the reports of their runs, which other tools may write.
 pub mod plan_lines {
+    use crate::{fleet::Fleet, plan::Plan};
     pub use crate::{fleet::line_again as report_line_again, plan::line_again};
+
+    /// Plan that the reports for [`add_up`] are of, but for its shards.
+    const PLAN: &str = r#"{"haul_plan":1,"id":"this","path":"/data","targets":["haul://h:1/x"],
+        "shards":3,"files":10,"bytes":1000}"#;
+
+    /// Adds up what may be reports of the first of three shards of the plan `this`.
+    #[must_use]
+    pub fn add_up(reports: &[&[u8]]) -> Fleet {
+        let plan: Plan = serde_json::from_str(PLAN).expect("the text of a plan");
+        crate::fleet::add_up(&plan, reports)
+    }
 }
 
 /// Datagrams of `haul probe net`.

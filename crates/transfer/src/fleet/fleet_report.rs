@@ -1,10 +1,11 @@
 //! All runs of a plan, added up: what is at the target, which shards are not, and who was slow.
 
 use super::{
+    line::{Head, Interval},
     node::{Busy, NodeReport, rate},
     place::{Reports, path_of},
     rates::{FLEET_INTERVALS_MAX, Rates},
-    reading::{Found, RunRead, believed, read},
+    reading::{Found, RunRead, believed, read, read_from},
 };
 use crate::{error::problem, plan::Plan, problem::Problem, url::HaulUrl};
 use std::{collections::BTreeMap, io};
@@ -208,9 +209,18 @@ impl Adding {
         }
     }
 
-    fn report(&mut self, reports: &Reports, plan: &Plan, (shard, attempt): (u32, u32)) {
+    fn report(&mut self, reports: &Reports, plan: &Plan, numbers: (u32, u32)) {
+        self.take(plan, numbers, |interval| read(reports, plan, numbers, interval));
+    }
+
+    fn take(
+        &mut self,
+        plan: &Plan,
+        (shard, attempt): (u32, u32),
+        read: impl FnOnce(&mut dyn FnMut(&Head, &Interval)) -> Result<Found, Problem>,
+    ) {
         let (nodes, rates) = (&mut self.nodes, &mut self.rates);
-        let found = read(reports, plan, (shard, attempt), &mut |head, interval| {
+        let found = read(&mut |head, interval| {
             if !was_sent_to(&head.target, plan, shard) {
                 return;
             }
@@ -271,6 +281,18 @@ impl Adding {
             of_another_plan: self.of_another_plan,
         }
     }
+}
+
+/// Adds up reports of these bytes, each of a run of the first shard of the plan: for tests of what
+/// anybody may have written.
+#[must_use]
+pub fn add_up(plan: &Plan, reports: &[&[u8]]) -> Fleet {
+    let mut adding = Adding::new(plan);
+    for (bytes, attempt) in reports.iter().zip(1..) {
+        let numbers = (1, attempt);
+        adding.take(plan, numbers, |interval| read_from(*bytes, false, plan, numbers, interval));
+    }
+    adding.finish(plan)
 }
 
 /// Whether a run brought its shard to the plan's target for it. A server may have got another port;

@@ -58,13 +58,31 @@ pub fn read(
     (shard, attempt): (u32, u32),
     interval: &mut dyn FnMut(&Head, &Interval),
 ) -> Result<Found, Problem> {
-    let what = format!("cannot read the report {}", name_of(shard, attempt));
-    let refused = |needs: &str, found: &str, hint: &str| problem(&what, needs, found, hint);
     let failed = |error: io::Error| {
-        refused("a file that this user alone can write", &error.to_string(), "remove it")
+        let needs = "a file that this user alone can write";
+        problem(&what_failed(shard, attempt), needs, &error.to_string(), "remove it")
     };
     let file = reports.report(shard, attempt).map_err(failed)?;
     let is_locked = is_locked(&file);
+    read_from(file, is_locked, plan, (shard, attempt), interval)
+}
+
+/// Reads a report out of whatever has its bytes, as [`read`] does.
+///
+/// # Errors
+/// If it is damaged, or of a later version.
+pub fn read_from(
+    file: impl Read,
+    is_locked: bool,
+    plan: &Plan,
+    (shard, attempt): (u32, u32),
+    interval: &mut dyn FnMut(&Head, &Interval),
+) -> Result<Found, Problem> {
+    let what = what_failed(shard, attempt);
+    let refused = |needs: &str, found: &str, hint: &str| problem(&what, needs, found, hint);
+    let failed = |error: io::Error| {
+        refused("the lines that a run has written", &error.to_string(), "remove it")
+    };
     let mut lines = Lines { file: BufReader::new(file), text: Vec::new() };
     let Some(first) = lines.next().map_err(failed)? else { return Ok(Found::Nothing) };
     let damaged = |found: &str| {
@@ -108,6 +126,10 @@ pub fn read(
     }
     run.is_running = run.ended.is_none() && (is_locked || run.was_heard_lately(last_s));
     Ok(Found::Run(Box::new(run)))
+}
+
+fn what_failed(shard: u32, attempt: u32) -> String {
+    format!("cannot read the report {}", name_of(shard, attempt))
 }
 
 /// The one key of the first line that every version has.
@@ -199,12 +221,12 @@ fn is_locked(file: &File) -> bool {
 }
 
 /// Lines of a file, one at a time, none longer than a report has.
-struct Lines {
-    file: BufReader<File>,
+struct Lines<R> {
+    file: BufReader<R>,
     text: Vec<u8>,
 }
 
-impl Lines {
+impl<R: Read> Lines<R> {
     /// The next line; `None` at the end, where half a line may be that a run has begun.
     fn next(&mut self) -> io::Result<Option<&[u8]>> {
         self.text.clear();
