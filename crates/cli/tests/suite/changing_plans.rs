@@ -10,8 +10,8 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     ffi::OsString,
-    fs,
-    os::unix::fs::symlink,
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
     path::Path,
     time::{Duration, Instant, SystemTime},
 };
@@ -301,6 +301,49 @@ fn what_differs_from_an_earlier_plan_is_planned_and_no_more() {
     let words = words!["--again", place.path("changed"), "--shards", "1"];
     let ran = again(&place, "plan", "nothing", &words);
     assert_eq!(ran.named("plan")[0]["files"], 0, "{ran:?}");
+}
+
+/// Case of a chmod(1), and of an editor that sets size and time back: the change time of the inode
+/// tells. A name whose change time an earlier plan does not tell counts by size and time.
+#[test]
+fn another_mode_and_other_bytes_of_the_same_size_and_time_are_planned_again() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    tree_of_eight(&place);
+    let path = |name: &str| place.source("tree").join(name);
+    fs::create_dir_all(path("d9/empty")).unwrap();
+    let words = words!["plan", place.source("tree"), server.url(""), "--shards", "2"];
+    let words = [words, words!["--out", place.path("plan")]].concat();
+    assert_eq!(place.run(&words).status, 0);
+    for shard in 1..=2 {
+        push(&place, "plan", shard).finish().ok();
+    }
+    let modified = |name: &str| fs::metadata(path(name)).unwrap().modified().unwrap();
+    let (of_mode, of_bytes) = (modified("d1/f1"), modified("d2/f2"));
+    fs::set_permissions(path("d1/f1"), Permissions::from_mode(0o640)).unwrap();
+    fs::set_permissions(path("d9/empty"), Permissions::from_mode(0o750)).unwrap();
+    let bytes = fs::read(path("d2/f2")).unwrap();
+    fs::write(path("d2/f2"), vec![7; bytes.len()]).unwrap();
+    fs::File::options().write(true).open(path("d2/f2")).unwrap().set_modified(of_bytes).unwrap();
+    assert_eq!((modified("d1/f1"), modified("d2/f2")), (of_mode, of_bytes));
+    again(&place, "plan", "changed", &words!["--shards", "1"]);
+    assert_eq!(planned(&place, "changed"), ["d1/f1", "d2/f2", "d9/empty"]);
+    push(&place, "changed", 1).finish().ok();
+    for (name, mode) in [("d1/f1", 0o640), ("d9/empty", 0o750)] {
+        let there = fs::metadata(place.root("tree").join(name)).unwrap();
+        assert_eq!(there.permissions().mode() & 0o777, mode, "{name}");
+    }
+    let both = words!["--again", place.path("changed"), "--shards", "1"];
+    again(&place, "plan", "nothing", &both);
+    assert_eq!(planned(&place, "nothing"), [""; 0]);
+    // A plan of another tool, or of an earlier haul.
+    for shard in 1..=2 {
+        let file = place.path(format!("plan/shard-{shard:05}.jsonl"));
+        let text = fs::read_to_string(&file).unwrap();
+        fs::write(&file, text.replace("\"ctime_", "\"was_ctime_")).unwrap();
+    }
+    again(&place, "plan", "blind", &words!["--shards", "1"]);
+    assert_eq!(planned(&place, "blind"), [""; 0]);
 }
 
 /// A file has the size and the time again that it had in the first of two plans: the target has

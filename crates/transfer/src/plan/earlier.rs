@@ -171,6 +171,11 @@ impl Next {
             Some(LineRange { file_bytes, .. }) => file_bytes,
             None => line.bytes,
         };
+        // One that is not known tells nothing.
+        let is_other = |(then, now)| then != now;
+        if then.ctime().zip(now.ctime()).is_some_and(is_other) {
+            return false;
+        }
         (then.kind, then.mtime_s, then.mtime_ns) == (now.kind, now.mtime_s, now.mtime_ns)
             && file_bytes(then) == file_bytes(now)
     }

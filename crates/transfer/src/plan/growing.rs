@@ -291,7 +291,8 @@ mod tests {
     fn file(number: u64, bytes: u64) -> Line {
         let (path, kind) = (Name(format!("f{number:09}").into_bytes()), Kind::File);
         let inode = Some(number);
-        Line { path, kind, bytes, mtime_s: 7, mtime_ns: 9, inode, range: None }
+        let (mtime_s, mtime_ns, ctime_s, ctime_ns) = (7, 9, Some(8), Some(0));
+        Line { path, kind, bytes, mtime_s, mtime_ns, ctime_s, ctime_ns, inode, range: None }
     }
 
     /// Shards of files of these sizes, as they are read back.

@@ -41,6 +41,12 @@ pub struct Line {
     pub bytes: u64,
     pub mtime_s: i64,
     pub mtime_ns: u32,
+    /// Change time of the inode, where the planner tells it: it alone shows another mode or owner,
+    /// or that time and size were set back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ctime_s: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ctime_ns: Option<u32>,
     /// Inode of a file that may be cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
@@ -71,6 +77,11 @@ impl Line {
         self.range.is_none_or(|range| range.range_begin == 0)
     }
 
+    /// Change time of the inode, where it is known.
+    pub fn ctime(&self) -> Option<(i64, u32)> {
+        Some((self.ctime_s?, self.ctime_ns?))
+    }
+
     pub fn of(path: Vec<u8>, offer: &FileOffer) -> Self {
         let kind = match offer.kind {
             FileKind::Directory => Kind::Directory,
@@ -80,7 +91,11 @@ impl Line {
         let bytes = if kind == Kind::File { offer.size_bytes } else { 0 };
         let (mtime_s, mtime_ns) = (offer.mtime_s, offer.mtime_ns);
         let inode = (bytes >= CUT_BYTES_MIN).then_some(offer.inode);
-        Self { path: Name(path), kind, bytes, mtime_s, mtime_ns, inode, range: None }
+        let has_ctime = (offer.ctime_s, offer.ctime_ns) != (0, 0);
+        let ctime_s = has_ctime.then_some(offer.ctime_s);
+        let ctime_ns = has_ctime.then_some(offer.ctime_ns);
+        let path = Name(path);
+        Self { path, kind, bytes, mtime_s, mtime_ns, ctime_s, ctime_ns, inode, range: None }
     }
 }
 
