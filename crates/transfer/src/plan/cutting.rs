@@ -19,8 +19,9 @@ use std::{
 pub const STRIPE_UNIT_BYTES: u64 = SPAN_BYTES_MIN;
 /// Stripe where none is known.
 const STRIPE_BYTES: u64 = 64 << 20;
-/// Part of a shard's share from which on a file is large.
-const LARGE_OF_SHARE: u64 = 8;
+/// Part of a shard's share from which on a file is large: smaller ones leave shards uneven by less
+/// than 5 %.
+const LARGE_OF_SHARE: u64 = 20;
 /// Stripes that a file has at least before it is cut.
 pub(super) const STRIPES_MIN: u64 = 16;
 /// Smallest file that may be cut, whatever its stripe is.
@@ -140,7 +141,10 @@ fn stripe_of_layout(layout: &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::balance::distribute, *};
+    use super::{
+        super::balance::{Cutting, distribute},
+        *,
+    };
 
     const MIB: u64 = 1 << 20;
 
@@ -188,6 +192,56 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Sizes of a random tree, shards and a stripe, by the generator of Steele, Lea and Flood
+    /// (SplitMix64, 2014).
+    fn tree(seed: u64) -> (Vec<u64>, u32, u64) {
+        let mut state = seed.wrapping_mul(0x2545_f491_4f6c_dd1d);
+        let mut next = move || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ (mixed >> 31)
+        };
+        let shards = [2, 4, 7, 16][next() as usize % 4];
+        let stripe_bytes = [MIB, 4 * MIB, 64 * MIB][next() as usize % 3];
+        let count = [30, 100, 300, 1000, 3000][next() as usize % 5];
+        let (kind, equal) = (next() % 5, next() % (4000 * MIB));
+        let size = |_| match kind {
+            0 => equal,
+            1 => next() % (3000 * MIB),
+            2 => 500 * MIB + next() % (2500 * MIB),
+            3 if next() % 2 == 0 => next() % 5000,
+            3 => next() % (3000 * MIB),
+            _ => next() >> (24 + next() % 40),
+        };
+        ((0..count).map(size).collect(), shards, stripe_bytes)
+    }
+
+    /// Bounds of the deviation in docs/fleets.md.
+    #[test]
+    fn shards_of_random_trees_differ_by_six_percent_or_by_little_more_than_a_whole_file() {
+        let (mut uneven, mut even) = (0, 0);
+        for seed in 0..1500 {
+            let (sizes, shards, stripe_bytes) = tree(seed);
+            let mut cutting = Cutting::new(shards);
+            sizes.iter().for_each(|size| cutting.take(50, *size));
+            let (batches, _, bytes) = cutting.finish();
+            let lists = cut_all(&batches, shards, stripe_bytes);
+            let share = bytes as f64 / f64::from(shards);
+            // The largest file that stays in one piece, though it is a large part of a shard.
+            let may_be_cut = |size: &&u64| **size >= STRIPES_MIN * stripe_bytes;
+            let is_large = |size: &&u64| **size as f64 > share / 20.0;
+            let whole = sizes.iter().filter(|it| is_large(it) && !may_be_cut(it)).max();
+            let whole = whole.map_or(0.0, |size| *size as f64);
+            let bound = (share * 0.06).max(whole * 1.5).max(stripe_bytes as f64);
+            let loads = lists.iter().map(|list| list.iter().map(|it| it.bytes).sum::<u64>() as f64);
+            let worst = loads.map(|load| (load - share).abs()).fold(0.0, f64::max);
+            assert!(worst <= bound, "seed {seed}: {worst} of {share}, {whole} is whole");
+            if whole > 0.0 { uneven += 1 } else { even += 1 }
+        }
+        assert!(uneven > 50 && even > 50, "{uneven} {even}");
     }
 
     #[test]
