@@ -141,8 +141,8 @@ pub use options::{
 pub use packed_names::PackedNames;
 pub use part::{PARTS_MAX, Part};
 pub use plan::{
-    EarlierPlan, Growth, LargeFiles, Made, Plan, PlanRequest, SHARDS_MAX, STRIPE_UNIT_BYTES, Shard,
-    ShardLoad, ShardSize, Shards, make as make_plan,
+    EarlierPlan, Entries, Growth, LargeFiles, Made, Plan, PlanRequest, SHARDS_MAX,
+    STRIPE_UNIT_BYTES, Shard, ShardLoad, ShardSize, Shards, make as make_plan,
 };
 pub use selection::{Effect, Rule, Selection};
 

@@ -19,6 +19,6 @@ mod waiting;
 pub use cutting::{LargeFiles, STRIPE_UNIT_BYTES};
 pub use earlier::EarlierPlan;
 pub use growing::ShardSize;
-pub use making::{Made, PlanRequest, Shards, make};
+pub use making::{Entries, Made, PlanRequest, Shards, make};
 pub use plan_file::{Growth, Plan, SHARDS_MAX};
 pub use shard::{Shard, ShardLoad, line_again};

@@ -42,7 +42,7 @@ pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
         ui::print_to_stdout(&text(&made, &how_to_run));
     }
     simulate(low, &made.plan, &made.loads, &interrupt).map_err(|failure| beside(failure, &made))?;
-    Ok(if made.failed.is_empty() { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
+    Ok(if made.failed.count == 0 { ExitStatus::AllDone } else { ExitStatus::SomeFailed })
 }
 
 /// The failure of a simulation behind a plan that was made: the plan stays, and needs no making
@@ -63,8 +63,14 @@ fn beside(failure: Failure, made: &Made) -> Failure {
 fn make(wanted: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Failure> {
     haul_transfer::raise_open_files_limit();
     let made = make_plan(wanted, interrupt)?;
-    for problem in made.left_out.iter().chain(&made.failed) {
-        ui::print_to_stderr(&problem.to_string());
+    for (entries, what) in
+        [(&made.left_out, "of a kind that is not moved"), (&made.failed, "that failed")]
+    {
+        entries.first.iter().for_each(|problem| ui::print_to_stderr(&problem.to_string()));
+        if entries.left_out() > 0 {
+            let more = units::count(entries.left_out(), "further name");
+            ui::print_to_stderr(&format!("{more} {what}"));
+        }
     }
     Ok(made)
 }
@@ -88,7 +94,7 @@ fn simulate(
 }
 
 fn print_json(made: &Made) {
-    made.failed.iter().for_each(ui::json::print_error);
+    made.failed.first.iter().for_each(ui::json::print_error);
     for (ShardLoad { files, bytes }, number) in made.loads.iter().zip(1..) {
         let target = (number - 1) % made.plan.targets.len() + 1;
         ui::json::print(&json!({
@@ -98,7 +104,7 @@ fn print_json(made: &Made) {
     let mut plan = json!({
         "event": "plan", "shards": made.plan.shards, "files": made.plan.files,
         "bytes": made.plan.bytes, "targets": made.plan.targets.len(),
-        "left_out": made.left_out.len(), "failed": made.failed.len(),
+        "left_out": made.left_out.count, "failed": made.failed.count,
     });
     if let Some((unchanged, gone)) = made.unchanged_and_gone {
         plan["unchanged"] = unchanged.into();
@@ -130,12 +136,12 @@ fn text(made: &Made, how_to_run: &str) -> String {
         text.push_str(&format!("\nunchanged since the earlier plan, and not in this: {unchanged}"));
         if gone > 0 {
             let gone = units::count(gone, "name");
-            let or = if made.failed.is_empty() { "" } else { ", or could not be listed" };
+            let or = if made.failed.count == 0 { "" } else { ", or could not be listed" };
             text.push_str(&format!("\ngone from the source{or}, and still at the target: {gone}"));
         }
     }
-    if !made.failed.is_empty() {
-        let count = units::count(made.failed.len() as u64, "entry");
+    if made.failed.count > 0 {
+        let count = units::count(made.failed.count, "name");
         text.push_str(&format!("\nNOT PLANNED: {count} could not be listed"));
     }
     text

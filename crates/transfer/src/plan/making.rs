@@ -27,7 +27,7 @@ use crate::{
         walk::{Listed, Purpose, WalkOptions, is_at_or_below},
     },
 };
-use haul_protocol::message::FileKind;
+use haul_protocol::message::{Fault, FileKind};
 use rustix::fs::{FlockOperation, flock};
 use std::{
     fs::{self, File},
@@ -82,12 +82,40 @@ pub struct Made {
     /// Load of each shard.
     pub loads: Vec<ShardLoad>,
     /// Entries that could not be listed.
-    pub failed: Vec<Problem>,
+    pub failed: Entries,
     /// Entries of kinds that are not moved.
-    pub left_out: Vec<Problem>,
+    pub left_out: Entries,
     /// Names of an earlier plan that are not in this one, for a run has moved them, and that are
     /// gone from the source. `None` where there was no earlier plan.
     pub unchanged_and_gone: Option<(u64, u64)>,
+}
+
+/// Entries without a line, each with the reason: the first of them, and how many there are.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Entries {
+    /// The first of them, at most a thousand.
+    pub first: Vec<Problem>,
+    /// Number of all.
+    pub count: u64,
+}
+
+/// Entries without a line whose reasons are kept; the others are counted.
+const ENTRIES_KEPT_MAX: usize = 1000;
+
+impl Entries {
+    fn add(&mut self, fault: &Fault) {
+        self.count += 1;
+        if self.first.len() < ENTRIES_KEPT_MAX {
+            self.first.push(Problem::of(fault));
+        }
+    }
+
+    /// Number of those that are not among the first.
+    #[must_use]
+    pub fn left_out(&self) -> u64 {
+        self.count - self.first.len() as u64
+    }
 }
 
 /// Makes a plan.
@@ -130,7 +158,7 @@ pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Transf
             let targets = if request.keeps_targets { request.targets.len() } else { 1 };
             let mut gathered = Gathered::new(place, shards, targets).map_err(failed)?;
             let ending = walk.all(&mut gathered, interrupt, &written)?;
-            let plan = Plan { failed: ending.failed.len() as u64, ..plan };
+            let plan = Plan { failed: ending.failed.count, ..plan };
             let (plan, loads) = gathered.finish(plan, request).map_err(failed)?;
             Ok(ending.made(plan, loads))
         }
@@ -139,7 +167,7 @@ pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Transf
             let how = (size, request.large_files);
             let mut growing = Growing::begin(plan, source, how).map_err(failed)?;
             let ending = walk.all(&mut growing, interrupt, &written)?;
-            let (plan, loads) = growing.finish(ending.failed.len() as u64).map_err(failed)?;
+            let (plan, loads) = growing.finish(ending.failed.count).map_err(failed)?;
             Ok(ending.made(plan, loads))
         }
     }
@@ -384,8 +412,8 @@ struct Listing<'a> {
 /// Entries without a line, and those of an earlier plan.
 #[derive(Default)]
 struct Ending {
-    failed: Vec<Problem>,
-    left_out: Vec<Problem>,
+    failed: Entries,
+    left_out: Entries,
     unchanged_and_gone: Option<(u64, u64)>,
 }
 
@@ -393,8 +421,8 @@ impl Listing<'_> {
     fn take(&mut self, listed: Listed) -> Result<(), Problem> {
         match listed {
             Listed::Entry(entry) => self.entry(*entry)?,
-            Listed::LeftOut(fault) => self.ending.left_out.push(Problem::of(&fault)),
-            Listed::Failed(fault) => self.ending.failed.push(Problem::of(&fault)),
+            Listed::LeftOut(fault) => self.ending.left_out.add(&fault),
+            Listed::Failed(fault) => self.ending.failed.add(&fault),
         }
         Ok(())
     }
@@ -474,4 +502,21 @@ fn write_shard(lines: &mut File, list: &[Batch], head: &Head, place: &Path) -> i
         io::copy(&mut lines.take(batch.len), &mut file)?;
     }
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use haul_protocol::message::{FaultCode, Side};
+
+    #[test]
+    fn of_very_many_entries_without_a_line_the_first_are_kept_and_the_rest_is_counted() {
+        let mut entries = Entries::default();
+        for number in 0..ENTRIES_KEPT_MAX + 7 {
+            let fault = Fault::new(FaultCode::NotPermitted, Side::Source, "cannot be read");
+            entries.add(&fault.at(format!("d/{number}")));
+        }
+        assert_eq!((entries.count, entries.first.len(), entries.left_out()), (1007, 1000, 7));
+        assert!(entries.first[999].to_string().contains("d/999"));
+    }
 }

@@ -49,7 +49,7 @@ pub fn sums(plan: &Plan, fleet: &Fleet) -> Vec<String> {
         false => "the plan is still made, and more shards come".to_owned(),
     }));
     if plan.failed > 0 {
-        let count = units::count(plan.failed, "entry");
+        let count = units::count(plan.failed, "name");
         lines.push(format!("NOT PLANNED: {count} could not be listed; see haul plan --again"));
     }
     let (files, bytes) = (fleet.sum(|shard| shard.files), fleet.sum(|shard| shard.bytes));
