@@ -166,6 +166,48 @@ fn a_shard_is_done_fails_or_is_killed_and_the_report_says_how_to_finish_it() {
     }
 }
 
+/// More than eight shards are left: they have one line for a shell, and numbers for an array.
+#[test]
+fn many_shards_are_finished_by_a_loop_or_by_an_array() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.tree(&place.source("tree"), 3, 40);
+    let at = place.path("the plan");
+    let words = words!["plan", place.source("tree"), server.url(""), "--shards", "16"];
+    let ran = Haul::start(place.command(&[words, words!["--out", at, "--json"]].concat())).finish();
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let push = |shard: &str| place.run(&words!["push", "--plan", at, "--shard", shard]);
+    for shard in ["1", "4", "9", "10", "16"] {
+        push(shard).ok();
+    }
+    let report = || Fleet(place.run(&words!["report", at]));
+    let before = report();
+    assert_eq!((before.0.status, before.states()), (1, [5, 0, 0, 0, 11]), "{:?}", before.0);
+    assert_eq!(before.last()["left"], "2-3,5-8,11-15");
+    let text = place.command(&words!["report", "the plan"]).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    for part in [
+        "(as an array: 2-3,5-8,11-15)",
+        "for shard in $(seq 2 3) $(seq 5 8) $(seq 11 15); do haul push --plan 'the plan' --shard",
+    ] {
+        assert!(text.contains(part), "no {part:?}: {text}");
+    }
+    // Tasks of the array, as Slurm numbers them.
+    for number in [2, 3, 7] {
+        let task = format!("SLURM_ARRAY_TASK_ID={number} haul push --plan 'the plan' --shard auto");
+        assert_eq!(typed(&place, &task), 0, "{task}");
+    }
+    let between = report();
+    assert_eq!(between.last()["left"], "5-6,8,11-15", "eight are left: a line each");
+    assert_eq!(between.last()["commands"].as_array().unwrap().len(), 8);
+    let commands = before.last()["commands"].as_array().unwrap();
+    assert_eq!(commands.len(), 1, "{commands:?}");
+    assert_eq!(typed(&place, commands[0].as_str().unwrap()), 0, "{commands:?}");
+    let last = report();
+    assert_eq!((last.0.status, last.states()), (0, [16, 0, 0, 0, 0]), "{:?}", last.0);
+    assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
 /// A shard of which a file is gone fails each time: what finishes it is another plan.
 #[test]
 fn a_file_that_is_gone_from_the_source_is_left_out_by_the_plan_that_the_report_names() {

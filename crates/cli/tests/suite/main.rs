@@ -71,6 +71,7 @@ mod ssh_copy;
 mod ssh_copy_ways;
 mod ssh_install;
 mod ssh_people;
+mod ssh_plans;
 mod ssh_ways;
 mod staged;
 mod told_keys;
