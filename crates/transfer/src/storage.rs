@@ -6,6 +6,7 @@ pub mod attributes;
 mod beneath;
 pub mod conflict;
 pub mod contents_mode;
+mod filling;
 pub mod free_space;
 pub mod fresh;
 pub mod hidden_names;

@@ -394,6 +394,44 @@ fn two_shards_bring_files_into_a_directory_that_nobody_may_write_in_the_end() {
     assert_same_trees(&place.source("tree/ro"), &pulled.join("ro"));
 }
 
+/// The shard that is through first narrows no directory that another still fills: one that is new,
+/// and so perhaps hidden until a run's end, and one that is there.
+#[test]
+fn two_shards_at_once_fill_a_directory_that_nobody_may_write_in_the_end() {
+    for (is_there, slow) in [(false, 1), (false, 2), (true, 1), (true, 2)] {
+        let place = Place::new();
+        let closed = place.source("tree/ro");
+        let state = place.path("state-client");
+        fs::create_dir_all(&state).unwrap();
+        if !is_root() || !place.open_to_nobody(&[&*place.path("root"), &*state]) {
+            return skip("root, to serve as another user", "another user");
+        }
+        let server = ServerSetup::new(&place).run_by_nobody().start(&place);
+        let close = || fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+        if is_there {
+            place.file(&closed.join("c"), 1000);
+            close();
+            place.run(&words!["push", place.source("tree"), server.url("")]).ok();
+        }
+        for name in ["a", "b"] {
+            place.file(&closed.join(name), 3 << 20);
+        }
+        close();
+        let words = words![place.source("tree"), server.url(""), "--shards", "2"];
+        assert_eq!(planned(&place, &words).status, 0);
+        let start = |shard: u32, options: &[&str]| {
+            let words = words!["push", "--plan", place.path("plan"), "--shard", shard.to_string()];
+            let options: Vec<OsString> = options.iter().map(OsString::from).collect();
+            place.start(&[words, options].concat())
+        };
+        let slower = start(slow, &["--bwlimit", "1M"]);
+        slower.wait_for_bytes("bytes_received", 1);
+        start(3 - slow, &[]).finish().ok();
+        slower.finish().ok();
+        assert_same_trees(&place.source("tree"), &place.root("tree"));
+    }
+}
+
 /// A file system that answers with an error now may be there again soon.
 #[test]
 fn a_plan_that_cannot_be_read_for_a_while_is_a_reason_to_run_the_shard_again() {

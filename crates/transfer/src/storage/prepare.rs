@@ -30,8 +30,7 @@ use rustix::{
 };
 use std::{io, sync::Arc};
 
-/// Permission bits of a directory that its user writes into.
-pub const OWN_BITS: u32 = 0o700;
+pub use super::filling::OWN_BITS;
 
 /// An offer, looked at.
 pub enum Prepared {
@@ -77,6 +76,12 @@ pub(super) struct Preparing<'a> {
     pub staged: Option<Arc<StagedDirectory>>,
 }
 
+/// Whether a directory has a mode in the end in which this user may not write.
+pub(super) fn is_narrowed(offer: &FileOffer, rules: &TargetRules) -> bool {
+    let is_narrow = offer.mode & OWN_BITS != OWN_BITS && rules.file_options.preserve.mode;
+    is_narrow && !geteuid().is_root()
+}
+
 impl Preparing<'_> {
     fn ready(&self, name: Vec<u8>, shape: Shape, durable: Option<SpanSet>) -> Prepared {
         let durable = durable.unwrap_or_else(|| SpanSet::new(self.grid.count()));
@@ -114,6 +119,7 @@ impl Preparing<'_> {
                 return Err(same_file(&name));
             }
             if !self.rules.file_options.leaves_nothing() {
+                self.hold_narrow(&name);
                 self.make_writable(&name, there);
                 staged::take_up_left(self.root, &name)?;
             }
@@ -144,7 +150,10 @@ impl Preparing<'_> {
         if self.staged.is_none() {
             match staged::begin(self.root, &name, mode, self.rules.file_options)? {
                 Begun::Plain => {}
-                Begun::Shown => return Ok(Prepared::Skip),
+                Begun::Shown => {
+                    self.hold_narrow(&name);
+                    return Ok(Prepared::Skip);
+                }
                 Begun::Hidden { directory, is_new } => {
                     if is_new {
                         fresh.add(&name);
@@ -163,8 +172,21 @@ impl Preparing<'_> {
         if new_levels > 0 {
             fresh.add(&name);
         }
+        if self.staged.is_none() {
+            self.hold_narrow(&name);
+        }
         let root = self.root.clone();
         Ok(self.ready(name, Shape::Directory { root, new_levels }, None))
+    }
+
+    /// Keeps other sessions that fill the same directory from giving it a mode before this one is
+    /// through, in which this user may not write.
+    fn hold_narrow(&self, name: &[u8]) {
+        if is_narrowed(self.offer, self.rules)
+            && let Ok(directory) = self.root.open_directory(name, Links::Refuse)
+        {
+            self.rules.filling.hold(name, directory);
+        }
     }
 
     /// Lets this user write into a directory of its own that has no such mode, as an earlier

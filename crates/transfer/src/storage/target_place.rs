@@ -10,7 +10,7 @@ use crate::{
         fresh::Fresh,
         hidden_names::is_hidden,
         name_at_target::{final_name, name_refused},
-        prepare::{Prepared, Preparing, null_target},
+        prepare::{Prepared, Preparing, is_narrowed, null_target},
         root::{DIRECTORY_MODE, Links, Root, join, split_last},
         target_rules::TargetRules,
     },
@@ -219,9 +219,13 @@ impl TargetPlace {
     pub fn finish_directory(&self, offer: &FileOffer) -> Result<(), Fault> {
         let Self::Below { root, base, rename, rules, .. } = self else { return Ok(()) };
         let name = final_name(base, rename.as_deref(), &offer.name);
-        let set = root
-            .open_directory(&name, Links::Refuse)
-            .and_then(|directory| rules.attributes.apply(&directory, offer, true));
+        let set = root.open_directory(&name, Links::Refuse).and_then(|directory| {
+            // Another session fills it, and gives it all that at its own end.
+            if is_narrowed(offer, rules) && !rules.filling.may_narrow(&name, &directory) {
+                return Ok(());
+            }
+            rules.attributes.apply(&directory, offer, true)
+        });
         let Err(error) = set else { return Ok(()) };
         // On a read-only file system, when nothing is left to do: the same command ran before.
         let there = root.stat(&name, Links::Refuse);

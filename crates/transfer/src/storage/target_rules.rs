@@ -1,6 +1,6 @@
 //! Rules by which received files are treated.
 
-use super::attributes::Attributes;
+use super::{attributes::Attributes, filling::Filling};
 use crate::file_options::FileOptions;
 use std::sync::Arc;
 
@@ -9,11 +9,14 @@ use std::sync::Arc;
 pub struct TargetRules {
     pub file_options: FileOptions,
     pub attributes: Attributes,
+    /// Directories of a narrow mode that this session fills.
+    pub filling: Filling,
 }
 
 impl TargetRules {
     #[must_use]
     pub fn new(file_options: FileOptions) -> Arc<Self> {
-        Arc::new(Self { file_options, attributes: Attributes::new(file_options.preserve) })
+        let attributes = Attributes::new(file_options.preserve);
+        Arc::new(Self { file_options, attributes, filling: Filling::default() })
     }
 }

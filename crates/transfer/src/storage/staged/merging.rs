@@ -3,7 +3,7 @@
 //! Directories are gone through by their paths, one open at a time, and never by a link.
 
 use super::{
-    super::{hidden_names::is_hidden, root::join},
+    super::{filling::widen, hidden_names::is_hidden, root::join},
     list::{PathHash, hash},
 };
 use rustix::{
@@ -64,6 +64,10 @@ pub fn move_all(from: &OwnedFd, to: &OwnedFd, conflict: Conflict) -> io::Result<
         } else {
             make_below(to, path, fstat(opened)?.st_mode)?
         };
+        if !files.is_empty() {
+            // Another session may have given it a mode in which nobody may write.
+            widen(&there)?;
+        }
         for name in files {
             let conflict = if is_hidden(name) { Conflict::KeepThere } else { conflict };
             match conflict {

@@ -1,0 +1,133 @@
+//! Directories that nobody may write into in the end, while several sessions fill them.
+//!
+//! A session that fills such a directory holds a shared flock(2) on it, and narrows its mode at the
+//! end only where no other session holds one: the last of them does. A session that dies lets go of
+//! its lock, and the next one to the directory gives it its mode. Where a file system shows no host
+//! the locks of another, or a session has very many such directories, the one that is through first
+//! narrows the mode, and files of the others may fail and need another run.
+
+use crate::locks::{Lock, lock};
+use rustix::{
+    fs::{FlockOperation, Mode, fchmod, flock, fstat},
+    io::Errno,
+    process::geteuid,
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    thread,
+    time::Duration,
+};
+
+/// Permission bits of a directory that its user writes into.
+pub const OWN_BITS: u32 = 0o700;
+
+/// Most directories that a session holds: each takes a descriptor.
+const HELD_MAX: usize = 64;
+/// Looks at a lock that another session holds while it gives the mode.
+const TRIES: u32 = 50;
+const POLL: Duration = Duration::from_millis(10);
+/// Looks at a lock before a directory is left to the session that holds it.
+const NARROW_TRIES: u32 = 3;
+
+/// Directories that this session fills, by name.
+#[derive(Debug, Default)]
+pub struct Filling(Lock<BTreeMap<Vec<u8>, OwnedFd>>);
+
+impl Filling {
+    /// Keeps others from narrowing the directory until this session is through.
+    pub fn hold(&self, name: &[u8], directory: OwnedFd) {
+        let has_room = |held: &BTreeMap<_, _>| held.len() < HELD_MAX && !held.contains_key(name);
+        if !has_room(&lock(&self.0)) {
+            return;
+        }
+        if is_shared(&directory) {
+            let mut held = lock(&self.0);
+            if has_room(&held) {
+                held.insert(name.to_vec(), directory);
+            }
+        }
+    }
+
+    /// Lets go of the directory; whether this session may narrow its mode, for as long as
+    /// `directory` is open.
+    pub fn may_narrow(&self, name: &[u8], directory: impl AsFd) -> bool {
+        lock(&self.0).remove(name);
+        let narrow = FlockOperation::NonBlockingLockExclusive;
+        (0..NARROW_TRIES).any(|number| {
+            // A process that was just forked has the lock until its execve(2).
+            thread::sleep(POLL * number.min(1));
+            flock(&directory, narrow) != Err(Errno::WOULDBLOCK)
+        })
+    }
+}
+
+/// Lets this user write into a directory of its own that has no such mode, as an earlier session
+/// may have left it, and keeps others from narrowing it for as long as it is open.
+pub fn widen(directory: &OwnedFd) -> io::Result<()> {
+    let (there, user) = (fstat(directory)?, geteuid());
+    if there.st_uid != user.as_raw() || user.is_root() {
+        return Ok(());
+    }
+    is_shared(directory);
+    let mode = fstat(directory)?.st_mode & 0o7777;
+    if mode & OWN_BITS != OWN_BITS {
+        fchmod(directory, Mode::from_raw_mode(mode | OWN_BITS))?;
+    }
+    Ok(())
+}
+
+/// Takes a shared lock; false where the file system has none.
+fn is_shared(directory: &OwnedFd) -> bool {
+    for _ in 0..TRIES {
+        match flock(directory, FlockOperation::NonBlockingLockShared) {
+            Err(Errno::WOULDBLOCK) => thread::sleep(POLL),
+            locked => return locked.is_ok(),
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    /// Whether a session may narrow the directory soon: other tests fork.
+    fn narrows(filling: &Filling, directory: &OwnedFd) -> bool {
+        (0..200).any(|_| filling.may_narrow(b"ro", directory))
+    }
+
+    #[test]
+    fn the_last_session_that_fills_a_directory_narrows_it() {
+        let place = tempfile::tempdir().unwrap();
+        let open = || OwnedFd::from(File::open(place.path()).unwrap());
+        let (one, other, third) = (Filling::default(), Filling::default(), Filling::default());
+        one.hold(b"ro", open());
+        other.hold(b"ro", open());
+        assert!(!one.may_narrow(b"ro", open()), "the other fills it");
+        assert!(!one.may_narrow(b"ro", open()), "it had let go before");
+        let narrowing = open();
+        assert!(narrows(&other, &narrowing));
+        let waiting = thread::scope(|scope| {
+            let waiting = scope.spawn(|| third.hold(b"ro", open()));
+            thread::sleep(2 * POLL);
+            drop(narrowing);
+            waiting.join()
+        });
+        assert!(waiting.is_ok() && !one.may_narrow(b"ro", open()), "it waited for the mode");
+        drop(third);
+        assert!(narrows(&one, &open()), "a session that is gone holds nothing");
+    }
+
+    #[test]
+    fn a_session_holds_no_more_directories_than_it_may() {
+        let place = tempfile::tempdir().unwrap();
+        let filling = Filling::default();
+        for number in 0..2 * HELD_MAX {
+            filling.hold(format!("{number}").as_bytes(), File::open(place.path()).unwrap().into());
+        }
+        assert_eq!(lock(&filling.0).len(), HELD_MAX);
+    }
+}
