@@ -28,7 +28,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 /// there may be shards: those whose shard never comes end with all done when the plan is whole.
 ///
 /// With --again it plans what differs from an earlier plan of the same source and targets: what is
-/// new or has another size or time, and what no run has moved yet.
+/// new or has another size, time, mode or owner, and what no run has moved yet.
 ///
 /// With --simulate it predicts how long a fleet takes for the plan, and what limits it. A plan that
 /// is there is named alone.
@@ -58,8 +58,9 @@ pub struct LowPlan {
     /// Plan only what differs from this earlier plan, or what no run of it has moved
     ///
     /// Source, targets and patterns are those of the earlier plan. A name is left out if it has the
-    /// same size and time of modification as then, and a run has ended with its shard done; the
-    /// reports of the runs tell. After several plans name all of them, the oldest first.
+    /// same size, time of modification and change time of its inode as then, and a run has ended
+    /// with its shard done; the reports of the runs tell. After several plans name all of them, the
+    /// oldest first.
     #[arg(long, value_name = "EARLIER-PLAN")]
     pub again: Vec<PathBuf>,
     /// The directory to write, outside of SOURCE, where every run can read it
