@@ -166,6 +166,57 @@ fn a_shard_is_done_fails_or_is_killed_and_the_report_says_how_to_finish_it() {
     }
 }
 
+/// Numbers that no run has, names with anything in them, and halves of lines: table, JSON and page
+/// are made of them, and what is no report is named.
+#[test]
+fn odd_and_hostile_reports_are_shown_or_named() {
+    let planned = Planned::new();
+    let place = &planned.place;
+    planned.push(1).ok();
+    let good = fs::read_to_string(&planned.reports()[0]).unwrap();
+    let at_s = "\"at_s\":";
+    let began = good.find("\"began_ms\":").unwrap();
+    let odd = [
+        good.replace(at_s, "\"at_s\":1e308,\"x\":"),
+        good.replace(at_s, "\"at_s\":-1e308,\"x\":"),
+        good.replace("\"bytes\":", "\"bytes\":18446744073709551615,\"x\":"),
+        good.replace("\"moved_bytes\":", "\"moved_bytes\":18446744073709551615,\"x\":"),
+        good.replace("\"done\":", "\"done\":18446744073709551615,\"x\":"),
+        good.replace("\"seconds\":", "\"seconds\":1e300,\"x\":"),
+        good.replacen("\"began_ms\":", "\"began_ms\":18446744073709551615,\"x\":", 1),
+        good.replacen("\"host\":\"", "\"host\":\"<script>\\u0000\\u001b[2J\\u202e", 1),
+        good.replacen("\"status\":0", "\"status\":256", 1),
+        good.replacen("\"haul_run\":1", "\"haul_run\":7", 1),
+        good[..began].to_owned() + "\n",
+        good.clone() + &good,
+        "\0".repeat(100_000),
+        "x".repeat(300_000),
+        "[".repeat(100_000) + "\n",
+    ];
+    for (number, text) in odd.iter().enumerate() {
+        let at = planned.reports()[0].with_file_name(format!("shard-00002.{}.jsonl", number + 1));
+        fs::write(&at, text).unwrap();
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o600)).unwrap();
+        let page = place.path("page.html");
+        for words in [
+            words!["report", place.path("plan")],
+            words!["report", place.path("plan"), "--json"],
+            words!["report", place.path("plan"), "--html", page],
+        ] {
+            let ran = place.command(&words).output().unwrap();
+            let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+            assert!(matches!(ran.status.code(), Some(0 | 1)), "{number}: {said}");
+            assert!(!ran.stdout.contains(&0x1b) && !said.contains('\u{1b}'), "{number}");
+        }
+        let page = fs::read_to_string(page).unwrap();
+        assert!(!page.contains("<script>\0") && !page.contains('\u{1b}'), "{number}");
+    }
+    let fleet = planned.report();
+    let unreadable = fleet.last()["unreadable"].as_u64().unwrap();
+    // Status, version, head, two reports in one, and three that are no lines of JSON.
+    assert!(unreadable >= 6, "{}", fleet.last());
+}
+
 /// More than eight shards are left: they have one line for a shell, and numbers for an array.
 #[test]
 fn many_shards_are_finished_by_a_loop_or_by_an_array() {

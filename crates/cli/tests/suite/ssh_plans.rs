@@ -30,7 +30,9 @@ fn shards_go_over_ssh_at_once_and_what_has_changed_is_planned_again() {
         sshd.start_haul(&place, &words)
     };
     let runs: Vec<Haul> = (1..=3).map(|shard| start("plan", shard)).collect();
-    runs.into_iter().for_each(|run| drop(run.finish().ok()));
+    for run in runs {
+        run.finish().ok();
+    }
     assert_same_trees(&place.source("tree"), &sshd.home("into/tree"));
     let report = |plan: &str| place.run(&words!["report", place.path(plan)]);
     assert_eq!(report("plan").status, 0);
@@ -43,7 +45,9 @@ fn shards_go_over_ssh_at_once_and_what_has_changed_is_planned_again() {
     let ran = plan(&[again, words!["--shards", "2", "--stripe-size", "64K"]].concat());
     assert_eq!(ran.named("plan")[0]["files"], 3, "{ran:?}");
     let runs = [start("new", 1), start("new", 2)];
-    runs.into_iter().for_each(|run| drop(run.finish().ok()));
+    for run in runs {
+        run.finish().ok();
+    }
     assert_same_trees(&place.source("tree"), &sshd.home("into/tree"));
     assert_eq!(report("new").status, 0);
     // A run that went elsewhere does not count.
