@@ -63,6 +63,16 @@ impl Cipher {
         }
     }
 
+    /// The cipher's name in RFC 5116 and RFC 8439, as a user reads it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Aes128Gcm => "AES-128-GCM",
+            Self::Aes256Gcm => "AES-256-GCM",
+            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
+
     #[must_use]
     pub fn key_bytes(self) -> usize {
         match self {

@@ -98,6 +98,8 @@ pub struct Private {
     pub by: By,
     /// Bytes after which a stream is replaced by another, with another key.
     pub rekey_after_bytes: u64,
+    /// Why the kernel got no key of the first stream that went on without it.
+    refused: Arc<OnceLock<String>>,
 }
 
 impl Private {
@@ -107,17 +109,28 @@ impl Private {
     #[must_use]
     pub fn new(part: Part, forced_engine: Option<&str>, rekey_after_bytes: u64) -> Self {
         let rekey_after_bytes = rekey_after_bytes.clamp(1, REKEY_AFTER_BYTES_MAX);
-        Self { part, by: By::choose(forced_engine), rekey_after_bytes }
+        Self { part, by: By::choose(forced_engine), rekey_after_bytes, refused: Arc::default() }
     }
 
-    /// Why the kernel encrypts nothing of a stream with AES; `None` where it does, or could.
+    /// Why the kernel does not encrypt a stream of this session; `None` where it does, or could
+    /// where the user had not asked for another way.
     #[must_use]
     pub fn why_not_kernel(&self) -> Option<String> {
-        let why = kernel_encrypts(Cipher::Aes128Gcm).err().filter(|_| self.by == By::Process)?;
-        Some(match why.kind() {
-            io::ErrorKind::NotFound => "the kernel has no TLS (modprobe tls)".to_owned(),
-            _ => format!("the kernel does not encrypt: {why}"),
-        })
+        match self.by {
+            By::Kernel => self.refused.get().cloned(),
+            By::Process => {
+                let why = kernel_encrypts(Cipher::Aes128Gcm).err()?;
+                Some(why_not(Cipher::Aes128Gcm, why))
+            }
+        }
+    }
+}
+
+/// Why the kernel encrypts nothing with a cipher, in words.
+fn why_not(cipher: Cipher, why: &io::Error) -> String {
+    match why.kind() {
+        io::ErrorKind::NotFound => "the kernel has no TLS (modprobe tls)".to_owned(),
+        _ => format!("the kernel does not encrypt with {}: {why}", cipher.name()),
     }
 }
 
@@ -161,7 +174,11 @@ pub fn wire(
     let secrets = Secrets::new(&secrets)?;
     let numbers = before.exchange(keys, &secrets, &mut socket)?;
     socket.socket.set_read_timeout(None)?;
-    secrets.wire(socket.socket, way, numbers, private.by)
+    let encrypts = match private.by {
+        By::Kernel => Some(kernel_encrypts(secrets.cipher)),
+        By::Process => None,
+    };
+    secrets.wire(socket.socket, way, numbers, encrypts, &private.refused)
 }
 
 /// A connection in its handshake: it waits for the peer until the session is over.
@@ -323,10 +340,26 @@ impl<'a> Secrets<'a> {
         Opener::new(self.cipher, key, iv, sequence + received)
     }
 
-    fn wire(self, socket: TcpStream, way: Way, numbers: Numbers, by: By) -> io::Result<Wire> {
-        let is_kernels = by == By::Kernel && kernel_encrypts(self.cipher).is_ok();
-        if is_kernels && self.give_to_kernel(&socket, way, numbers).is_ok() {
-            return Ok(Wire::KernelTls(socket.into()));
+    /// Makes the wire: of the kernel where it `encrypts` with this cipher and takes the key, else
+    /// of this process, which notes why; `None` where the kernel is not to be asked.
+    fn wire(
+        self,
+        socket: TcpStream,
+        way: Way,
+        numbers: Numbers,
+        encrypts: Option<Result<(), &io::Error>>,
+        refused: &OnceLock<String>,
+    ) -> io::Result<Wire> {
+        let given = encrypts.map(|encrypts| {
+            encrypts.map_err(|why| why_not(self.cipher, why))?;
+            let given = self.give_to_kernel(&socket, way, numbers);
+            given.map_err(|why| format!("the kernel did not take the key of a stream: {why}"))
+        });
+        match given {
+            Some(Ok(())) => return Ok(Wire::KernelTls(socket.into())),
+            // The first reason is told; that of later streams is mostly the same.
+            Some(Err(why)) => drop(refused.set(why)),
+            None => {}
         }
         let end = match way {
             Way::Sends => TlsEnd::Sends(SendEnd::new(socket.into(), self.sealer(numbers.sent)?)),
@@ -441,6 +474,55 @@ mod tests {
             let (near, far) = ends(parts(), keys(1), (Way::Receives, Way::Sends));
             carries(far.unwrap(), near.unwrap());
         }
+    }
+
+    /// Linux 5.10 has TLS with AES and without ChaCha20.
+    #[test]
+    fn a_cipher_that_the_kernel_lacks_is_told_and_so_is_a_key_that_it_does_not_take() {
+        let own = identity();
+        let (client, server) = parts_with(&own, false);
+        let by_kernel = |part| Private { by: By::Kernel, ..Private::new(part, None, u64::MAX) };
+        let (client, server) = (by_kernel(client), by_kernel(server));
+        assert_eq!(server.why_not_kernel(), None, "there was no stream yet");
+        let (near, far) = sockets();
+        let of_thread = server.clone();
+        let serving = thread::spawn(move || {
+            let of_stream = (&SESSION, STREAM);
+            wire(&of_thread, &keys(1), of_stream, far, Way::Receives, &|| false).unwrap()
+        });
+        let of_stream = (&SESSION, STREAM);
+        let near = wire(&client, &keys(1), of_stream, near, Way::Sends, &|| false).unwrap();
+        let far = serving.join().unwrap();
+        let checked = ktls::check(Version::Tls13, Cipher::ChaCha20Poly1305);
+        for (private, wire) in [(&client, &near), (&server, &far)] {
+            let why = private.why_not_kernel();
+            match &checked {
+                Ok(()) => assert_eq!((why, wire.kind()), (None, WireKind::KernelTls)),
+                Err(error) => {
+                    let told = why_not(Cipher::ChaCha20Poly1305, error);
+                    assert_eq!((why, wire.kind()), (Some(told), WireKind::Tls));
+                }
+            }
+        }
+        if checked.is_err() {
+            carries(near, far);
+        }
+        // A kernel that encrypts, and a connection whose key it takes no more: the peer is gone.
+        let secrets = Secrets {
+            cipher: Cipher::Aes128Gcm,
+            send: (&[7; 16], [3; IV_BYTES], 0),
+            receive: (&[7; 16], [3; IV_BYTES], 0),
+        };
+        let (near, far) = sockets();
+        drop(far);
+        let mut near = TcpStream::from(near);
+        assert_eq!(near.read(&mut [0]).unwrap(), 0);
+        near.shutdown(std::net::Shutdown::Both).unwrap();
+        let (numbers, refused) = (Numbers { sent: 0, received: 0 }, OnceLock::new());
+        let wire = secrets.wire(near, Way::Sends, numbers, Some(Ok(())), &refused).unwrap();
+        assert_eq!(wire.kind(), WireKind::Tls);
+        let why = refused.get().unwrap();
+        assert!(why.starts_with("the kernel did not take the key of a stream: "), "{why}");
     }
 
     #[test]
