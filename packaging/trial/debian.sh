@@ -18,9 +18,22 @@ expect() {
 files >/tmp/before
 getent passwd | sort >/tmp/users_before
 
+# Home, shell and groups of the user of the services.
+user() {
+    getent passwd haul | cut -d: -f6-
+    id --groups --name haul
+}
+
+# Without the package systemd-sysusers makes the user, out of the archive: it is the same one.
+tar -xzOf /release/haul-*-linux.tar.gz --wildcards '*/systemd/haul.sysusers' >/tmp/haul.conf
+systemd-sysusers /tmp/haul.conf
+user >/tmp/user
+expect /var/lib/haul "$(getent passwd haul | cut -d: -f6)"
+userdel haul
+
 dpkg --install "$1" >/tmp/log || { cat /tmp/log; exit 1; }
 /usr/bin/haul --version
-getent passwd haul >/dev/null
+expect "$(cat /tmp/user)" "$(user)"
 dpkg --verify haul
 for unit in haul.service haul-media.service; do
     systemd-analyze verify --man=no /usr/lib/systemd/system/$unit

@@ -90,12 +90,13 @@ pub fn run(root: &Path, release: &Release) -> Result<Outcome> {
     fs::create_dir_all(&later.out)?;
     let program = super::target_directory(root).join("dist-tree").join(release.name()).join("haul");
     let upgrade = debian::pack(root, &later, &program)?;
-    let mut tried = Vec::new();
+    let (mut tried, mut not_tried) = (Vec::new(), Vec::new());
     for tree in &TREES {
         match provide(root, tree) {
             Ok(()) => tried.push(tree.name),
             Err(error) if tree.mirror == Mirror::Ubuntu => {
                 println!("\ndist: {} is not tried: {error:#}", tree.name);
+                not_tried.push(tree.name);
                 continue;
             }
             Err(error) => return Err(error),
@@ -109,8 +110,14 @@ pub fn run(root: &Path, release: &Release) -> Result<Outcome> {
             services(root, tree, release, &later, &upgrade, &program)?;
         }
     }
-    container(root, release, &program)?;
+    let tries_container = container(root, release, &program)?;
+    if !tries_container {
+        not_tried.push("the container");
+    }
     println!("\ndist: tried in {}", tried.join(", "));
+    if !not_tried.is_empty() {
+        println!("dist: NOT tried: {}; see above why", not_tried.join(", "));
+    }
     Ok(Outcome::InOrder)
 }
 
@@ -154,17 +161,19 @@ fn services(
     remove(&directory)
 }
 
-/// Builds the container's image and moves a file into a container, where a builder is installed.
-fn container(root: &Path, release: &Release, program: &Path) -> Result<()> {
+/// Builds the container's image and moves a file into a container; `false` where no builder is
+/// installed.
+fn container(root: &Path, release: &Release, program: &Path) -> Result<bool> {
     if !child::is_installed("buildah") {
         println!("\ndist: the container is not tried: needs buildah (apt-get install buildah)");
-        return Ok(());
+        return Ok(false);
     }
     println!("\ndist: the container, on a tree of {BASE}");
     let mut command = child::command(root, root.join("packaging/trial/container.sh"), &[]);
     command.arg(&release.out).arg(release.out.join("Containerfile"));
     command.arg(archive(root, BASE)).arg(program);
-    child::run(&mut command)
+    child::run(&mut command)?;
+    Ok(true)
 }
 
 fn remove(directory: &Path) -> Result<()> {
