@@ -8,14 +8,19 @@ use crate::harness::{
 use haul_emulator::namespace::Namespace;
 use haul_sys::flow_label;
 use haul_testkit::skip::skip;
-use rustix::net::{AddressFamily, SocketType, connect, socket};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SocketFlags, SocketType, connect, recv, socket,
+    socket_with, sockopt,
+};
 use serde_json::Value;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{Read, Write},
     net::{Ipv6Addr, SocketAddrV6, TcpListener, TcpStream, UdpSocket},
+    os::fd::OwnedFd,
     process::Command,
+    thread,
     time::Duration,
 };
 
@@ -119,6 +124,102 @@ fn a_server_gives_flow_labels_back_where_the_kernel_lets_it() {
         flow_label::of_peer(&socket).unwrap()
     });
     assert_eq!(given_back.unwrap(), 0xabcde);
+}
+
+/// Number of IPv6 among the protocols of packets (linux/if_ether.h).
+const ETH_P_IPV6: u16 = 0x86dd;
+const TCP: u8 = 6;
+
+/// Head of a TCP segment of IPv6, as it went over a wire.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    class: u8,
+    label: u32,
+    ports: [u16; 2],
+    bytes: u64,
+}
+
+impl Segment {
+    /// Reads a packet (RFC 8200, 3); `None` for one of something else.
+    fn read(packet: &[u8]) -> Option<Self> {
+        let first = u32::from_be_bytes(*packet.first_chunk()?);
+        let number = |at: usize| Some(u16::from_be_bytes(*packet.get(at..)?.first_chunk()?));
+        (first >> 28 == 6 && packet[6] == TCP).then_some(())?;
+        Some(Self {
+            class: u8::try_from(first >> 20 & 0xff).ok()?,
+            label: first & 0xf_ffff,
+            ports: [number(40)?, number(42)?],
+            bytes: number(4)?.into(),
+        })
+    }
+}
+
+/// Hears every packet of IPv6 on the interfaces of a namespace (packet(7)).
+fn listen_to_packets(namespace: &Namespace) -> OwnedFd {
+    let listener = namespace.within(|| {
+        let protocol = Protocol::from_raw(u32::from(ETH_P_IPV6.to_be()).try_into().unwrap());
+        let (family, flags) = (AddressFamily::PACKET, SocketFlags::CLOEXEC);
+        let listener = socket_with(family, SocketType::DGRAM, flags, Some(protocol)).unwrap();
+        sockopt::set_socket_recv_buffer_size_force(&listener, 32 << 20).unwrap();
+        sockopt::set_socket_timeout(&listener, sockopt::Timeout::Recv, Some(QUIET)).unwrap();
+        listener
+    });
+    listener.unwrap()
+}
+
+/// Silence after which a transfer is over.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// A transfer in a namespace, and each of its packets: none goes out without its class, and those
+/// of a data stream have one label, which has the numbers of the experiment and the activity.
+#[test]
+fn each_packet_of_a_transfer_has_its_class_and_the_label_of_the_stream_that_fireflies_tell() {
+    let namespace = match Namespace::make("labels", "wire") {
+        Ok(namespace) => namespace,
+        Err(why) => return skip("root and ip(8)", why),
+    };
+    let place = Place::new();
+    place.file(&place.source("large"), 12 << 20);
+    let setup = ServerSetup::new(&place).options(&["--dscp", "le"]).behind(&namespace.words());
+    let server = setup.start_at(&place, "[::1]:0");
+    let port = server.address().port();
+    let collector = namespace.within(|| UdpSocket::bind("127.0.0.1:0").unwrap()).unwrap();
+    collector.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let listener = listen_to_packets(&namespace);
+    let hears = thread::spawn(move || {
+        let (mut packet, mut segments) = ([0; 64], Vec::new());
+        // The head is enough; the rest of each packet is thrown away.
+        while let Ok((len, _)) = recv(&listener, &mut packet[..], RecvFlags::empty()) {
+            segments.extend(Segment::read(&packet[..len]));
+        }
+        segments
+    });
+    let collected = collector.local_addr().unwrap().to_string();
+    let words = words!["push", place.source("large"), server.url(""), "--dscp", "af11", "--json"];
+    let marks = words!["--scitag", "2.14", "--firefly", collected, "--streams", "2"];
+    let words = [words, marks, words!["--span-size", "1M", "--bwlimit", "12M"]].concat();
+    Haul::start(namespace.wrap(&place.command(&words))).finish().ok();
+    let told_of = |_| {
+        let mut bytes = [0; 2048];
+        let len = collector.recv(&mut bytes).unwrap();
+        let text = std::str::from_utf8(&bytes[..len]).unwrap();
+        let told: Value = serde_json::from_str(&text[text.find('{').unwrap()..]).unwrap();
+        u16::try_from(told["flow-id"]["src-port"].as_u64().unwrap()).unwrap()
+    };
+    let told: BTreeSet<u16> = (0..4).map(told_of).collect();
+    let segments = hears.join().unwrap();
+    let of_client: Vec<&Segment> = segments.iter().filter(|one| one.ports[1] == port).collect();
+    let of_server: Vec<&Segment> = segments.iter().filter(|one| one.ports[0] == port).collect();
+    // The class has the upper six bits of the octet, and congestion the others (RFC 3168).
+    assert!(of_client.iter().all(|one| one.class >> 2 == 10), "af11: {of_client:?}");
+    assert!(of_server.iter().all(|one| one.class >> 2 == 1), "le: {of_server:?}");
+    let data = of_client.iter().filter(|one| told.contains(&one.ports[0]));
+    let bytes: u64 = data.clone().map(|one| one.bytes).sum();
+    assert!(bytes >= 12 << 20, "{bytes} bytes by the streams of {told:?}");
+    let labels: BTreeSet<(u16, u32)> = data.map(|one| (one.ports[0], one.label)).collect();
+    assert_eq!(labels.len(), 2, "a label for each stream: {labels:x?}");
+    let expected = (0b0_1000_0000 << 9) | (14 << 2);
+    assert!(labels.iter().all(|(_, label)| label & 0x3_fefc == expected), "{labels:x?}");
 }
 
 /// Flow labels of IPv6 that sockets of this host have taken (`/proc/net/ip6_flowlabel`).
