@@ -1,10 +1,13 @@
 //! Copies over ssh beside what ssh does for people: terminals, forwarded ports, agents, questions.
 
-use crate::harness::{
-    Place, assert_same_files,
-    process::{Haul, behind},
-    sshd::{Sshd, there},
-    wait_until,
+use crate::{
+    harness::{
+        Place, assert_same_files,
+        process::{Haul, Ran, behind},
+        sshd::{Sshd, SshdSetup, there},
+        wait_until,
+    },
+    ssh_ways::lacks_root,
 };
 use haul_testkit::skip::skip;
 use std::{
@@ -194,4 +197,101 @@ fn a_question_of_ssh_may_be_asked_by_a_program() {
     assert_same_files(&place.source("a"), &sshd.home("a"));
     assert!(fs::read_to_string(asked).unwrap().contains("passphrase"));
     assert!(!format!("{ran:?}").contains("sesame"), "{ran:?}");
+}
+
+/// Python that runs a program at a terminal of its own, with its outputs as they are, and answers
+/// each question for a password with its first word.
+const AT_A_TERMINAL: &str = "
+import os, pty, sys
+outputs = [os.dup(1), os.dup(2)]
+child, terminal = pty.fork()
+if child == 0:
+    for number, output in enumerate(outputs):
+        os.dup2(output, number + 1)
+    os.execvp(sys.argv[2], sys.argv[2:])
+seen = b''
+while True:
+    try:
+        part = os.read(terminal, 4096)
+    except OSError:
+        break
+    seen += part
+    if b'assword:' in seen:
+        os.write(terminal, sys.argv[1].encode() + b'\\n')
+        seen = b''
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+";
+/// The second factor that the tests' PAM wants.
+const CODE: &str = "314159";
+
+/// An sshd that wants a key and then, by PAM, a code; whoever it asks is noted in the file `asked`.
+/// Its files for PAM lie over those of this host, in a mount namespace of its own.
+fn sshd_with_a_code(place: &Place) -> Option<Sshd> {
+    let libraries = fs::read_dir("/usr/lib").unwrap().flatten().map(|entry| entry.path());
+    let folders = libraries.chain(["/usr/lib64".into(), "/lib".into()]);
+    if !folders.into_iter().any(|folder| folder.join("security/pam_exec.so").exists()) {
+        skip("PAM (pam_exec.so)", "none");
+        return None;
+    }
+    let (check, rules) = (place.path("check"), place.path("pam.d"));
+    let asked = place.path("asked");
+    let text = format!(
+        "code=$(tr -d '\\000')\necho \"$PAM_SERVICE\" >> {}\n[ \"$code\" = {CODE} ]",
+        asked.display()
+    );
+    script(&check, &text);
+    fs::create_dir(&rules).unwrap();
+    let auth = format!("auth required pam_exec.so expose_authtok quiet {}", check.display());
+    let others =
+        ["auth", "account", "session"].map(|kind| format!("{kind} required pam_permit.so"));
+    fs::write(rules.join("sshd"), format!("{auth}\n{}\n", others.join("\n"))).unwrap();
+    let over = "mount --bind \"$0\" /etc/pam.d && exec \"$@\"";
+    let setup = SshdSetup::new().behind(&words!["unshare", "--mount", "sh", "-c", over, rules]);
+    let setup = setup.first_lines(&[
+        "UsePAM yes",
+        "KbdInteractiveAuthentication yes",
+        "AuthenticationMethods publickey,keyboard-interactive",
+    ]);
+    let sshd = setup.start(place)?;
+    reconfigure(place, &[("BatchMode yes", "BatchMode no\nNumberOfPasswordPrompts 1")]);
+    Some(sshd)
+}
+
+/// Many sites want a second factor of each login: a copy has one, and asks as ssh does.
+#[test]
+fn a_second_factor_is_asked_for_once_at_the_terminal_or_by_a_program() {
+    let place = Place::new();
+    if lacks_root() {
+        return;
+    }
+    let Some(sshd) = sshd_with_a_code(&place) else { return };
+    place.file(&place.source("a"), 100_000);
+    let (asked, ask) = (place.path("asked"), place.path("ask"));
+    let times = || fs::read_to_string(&asked).unwrap_or_default().lines().count();
+    let run = |name: &str, before: &[OsString], environment: &[(&str, OsString)]| -> Ran {
+        let words = words!["push", place.source("a"), there(name), "--json"];
+        let mut command = place.command(&sshd.words(&words));
+        command.envs(environment.iter().cloned());
+        Haul::start(behind(before, command)).finish()
+    };
+    let alone = words!["setsid"];
+    run("a", &alone, &[]).refused(&["ssh to far failed", "permission denied"]);
+    assert_eq!(times(), 0, "nobody was there to answer");
+    script(&ask, &format!("echo {CODE}"));
+    let by_program = [("SSH_ASKPASS", ask.clone().into()), ("DISPLAY", ":0".into())];
+    let ran = run("b", &alone, &by_program);
+    ran.ok();
+    assert_eq!(times(), 1, "{ran:?}");
+    assert_same_files(&place.source("a"), &sshd.home("b"));
+    assert!(!format!("{ran:?}").contains(CODE), "{ran:?}");
+    script(&ask, "echo 271828");
+    run("c", &alone, &by_program).refused(&["ssh to far failed", "permission denied"]);
+    assert_eq!(times(), 2, "a wrong code is no way in");
+    if !Command::new("python3").arg("-V").output().is_ok_and(|shown| shown.status.success()) {
+        return skip("python3", "none");
+    }
+    let ran = run("d", &words!["python3", "-c", AT_A_TERMINAL, CODE], &[]);
+    ran.ok();
+    assert_eq!(times(), 3, "{ran:?}");
+    assert_same_files(&place.source("a"), &sshd.home("d"));
 }

@@ -87,6 +87,8 @@ pub struct SshdSetup {
     search_first: String,
     /// More of the environment there, each with a blank in front.
     environment: String,
+    /// Lines in front of its configuration, of which the first for a keyword counts.
+    first_lines: String,
 }
 
 /// A running sshd, killed when dropped.
@@ -152,6 +154,18 @@ impl SshdSetup {
         self
     }
 
+    /// Has sshd run behind words, such as those of unshare(1).
+    pub fn behind(mut self, words: &[OsString]) -> Self {
+        self.ends.at = words.to_vec();
+        self
+    }
+
+    /// Puts lines in front of its configuration; it may let nobody in by a key alone.
+    pub fn first_lines(mut self, lines: &[&str]) -> Self {
+        self.first_lines = lines.join("\n") + "\n";
+        self
+    }
+
     /// Starts sshd; `None` and a skipped test where there is none, or it lets nobody in.
     pub fn start(self, place: &Place) -> Option<Sshd> {
         let needs = "sshd and ssh (openssh-server, openssh-client)";
@@ -182,7 +196,8 @@ impl SshdSetup {
         let (ssh_config, home) = (place.path("ssh_config"), place.path("home"));
         let sshd = Sshd { child, ssh_config, home, ends: self.ends, port };
         let tried = sshd.ssh(&["true"]);
-        if tried.status.success() || !self.key_options.is_empty() {
+        let may_be_alone = self.key_options.is_empty() && self.first_lines.is_empty();
+        if tried.status.success() || !may_be_alone {
             return Some(sshd);
         }
         let found = String::from_utf8_lossy(&tried.stderr).into_owned();
@@ -252,7 +267,8 @@ pub fn write_configs(setup: &SshdSetup, place: &Place, port: u16) {
         format!("SetEnv HOME={} PATH={search}{}", path("home"), setup.environment),
         format!("Subsystem haul {haul}/haul serve --over-ssh"),
     ];
-    fs::write(place.path("sshd_config"), lines.join("\n") + "\n").unwrap();
+    let text = format!("{}{}\n", setup.first_lines, lines.join("\n"));
+    fs::write(place.path("sshd_config"), text).unwrap();
     let host_key = fs::read_to_string(place.path("host_key.pub")).unwrap();
     fs::write(place.path("known_hosts"), format!("{HOST} {host_key}")).unwrap();
     let lines = [
