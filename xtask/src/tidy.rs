@@ -18,6 +18,7 @@ mod named_packages;
 mod packages;
 mod project;
 mod required_files;
+mod secret_comparisons;
 mod sizes;
 mod unfinished;
 mod unsafe_code;
@@ -38,7 +39,7 @@ struct Rule {
     offences: fn(&Project) -> Vec<Offence>,
 }
 
-const RULES: [Rule; 16] = [
+const RULES: [Rule; 17] = [
     crate_edges::RULE,
     packages::RULE,
     named_packages::RULE,
@@ -48,6 +49,7 @@ const RULES: [Rule; 16] = [
     first_line::RULE,
     doc_subjects::RULE,
     error_words::RULE,
+    secret_comparisons::RULE,
     forbidden_names::RULE,
     unfinished::RULE,
     machine_paths::RULE,

@@ -689,6 +689,26 @@ mod tests {
         assert!(fixture.state.revoke("").is_err());
     }
 
+    /// Counted, as a clock tells too little: the first of the list, the last, one that nobody made,
+    /// and one that is good for nothing any more.
+    #[test]
+    fn whoever_asks_is_compared_with_each_token_of_the_list_once() {
+        use crate::token::COMPARISONS;
+        let fixture = Fixture::new();
+        let make = || fixture.state.new_token(&fixture.token(Rights::READ_ONLY)).unwrap();
+        let made = [make(), make(), make(), make()];
+        fixture.state.revoke(&made[1].1.id).unwrap();
+        let unknown = [0; 16];
+        let secrets = made.iter().map(|(token, _)| &token.secret).chain([&unknown]);
+        let counts = secrets.map(|secret| {
+            COMPARISONS.set(0);
+            let answer = fixture.ask(secret, 1, READ);
+            (answer.is_ok(), COMPARISONS.get())
+        });
+        let [good, bad] = [(true, 4), (false, 4)];
+        assert_eq!(counts.collect::<Vec<_>>(), [good, bad, good, good, bad]);
+    }
+
     /// Rule whatever one state directory knows: each token with each server that it may meet.
     #[test]
     fn no_token_opens_what_another_server_of_the_same_user_serves() {

@@ -25,6 +25,7 @@ use haul_protocol::{
         OnConflict, ProbeKind, Protection,
     },
 };
+use haul_testkit::{skip::skip, strace::Strace};
 use haul_transfer::{NewToken, Rights, ServedRoot, StateDirectory, Token};
 use std::{
     fs,
@@ -379,6 +380,60 @@ fn a_token_that_is_not_good_here_gets_one_refusal_for_whatever_is_asked_and_said
         }
     }
     served.is_as_before();
+}
+
+/// Calls by which a server looks at files, in a refused session; `None` without strace(1).
+fn calls_for(served: &Served, number: usize, says: &[Message]) -> Option<Vec<String>> {
+    let log = served.place.path(format!("calls-{number}"));
+    let pid = served.server.process.id();
+    let strace = match Strace::watch(pid, "%file,getdents64,read,pread64,fstat", &log) {
+        Ok(strace) => strace,
+        Err(why) => {
+            skip("strace and the right to trace", why.to_string());
+            return None;
+        }
+    };
+    one_refusal(&served.server, says);
+    // Descriptors, addresses and the time differ from session to session, names of calls do not.
+    let calls = strace.log();
+    let calls = calls.lines().filter_map(|line| line.split_once(' ')?.1.trim().split_once('('));
+    let calls = calls.filter(|(_, rest)| !rest.contains("socket:") && !rest.contains("eventfd"));
+    Some(calls.map(|(name, _)| name.to_owned()).collect())
+}
+
+/// Time is not measured but counted: what a server does for one that it turns away is the same
+/// whether or not what is asked for is there, so there is nothing that a clock could tell.
+#[test]
+fn a_refusal_costs_as_many_calls_whether_or_not_what_is_asked_for_is_there() {
+    let served = Served::start(&[]);
+    let (server, place) = (&served.server, &served.place);
+    let good = server.token();
+    // Half of the secret that counts, and nothing of it.
+    let mut half = good.clone();
+    half.secret[8..].copy_from_slice(&[0; 8]);
+    let unknown = Token::generate(good.fingerprint).unwrap();
+    let (revoked, id) = token(place, |_| {});
+    StateDirectory::open(&place.path("state")).unwrap().revoke(&id).unwrap();
+    fs::create_dir(place.path("other")).unwrap();
+    let elsewhere =
+        token(place, |new| new.served = ServedRoot::at(&place.path("other")).unwrap()).0;
+    let mut count = 0;
+    // The list of tokens is read anew once it has changed.
+    one_refusal(server, &opens(requests(server, &unknown, b"")[1].1.clone()));
+    let mut calls = |token: &Token, path: &[u8]| {
+        count += 1;
+        calls_for(&served, count, &opens(requests(server, token, path)[1].1.clone()))
+    };
+    let Some(first) = calls(&unknown, NAMES[0]) else { return };
+    for (who, token) in [("unknown", &unknown), ("half", &half)] {
+        for path in NAMES {
+            assert_eq!(calls(token, path).as_ref(), Some(&first), "{who}, {path:?}");
+        }
+    }
+    for (who, token) in [("revoked", &revoked), ("elsewhere", &elsewhere)] {
+        let [there, nowhere] = NAMES.map(|path| calls(token, path));
+        assert_eq!(there, nowhere, "{who}");
+    }
 }
 
 /// A server told everybody with a token of another of its user's directories that it is read-only.
