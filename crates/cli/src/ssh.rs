@@ -5,6 +5,7 @@
 //! its own. [docs/decisions/0058](../../../docs/decisions/0058-a-copy-over-ssh.md) says why.
 
 mod bridge;
+pub mod by_proxy;
 mod channels;
 pub mod direct_host;
 pub mod far_end;

@@ -1,10 +1,10 @@
 //! `--proxy`, and the proxy that the environment names.
 
 use super::{ssh::OtherSide, usage_problem};
-use crate::ssh::ways::Way;
+use crate::ssh::{by_proxy::ProxyRule, ways::Way};
 use clap::Args;
 use haul_transfer::{HaulUrl, Problem, Proxy};
-use std::{env, fs::File, io::Read, net::IpAddr};
+use std::{env, fs::File, io::Read};
 
 /// Variables that name a proxy, the first that is set counts. Those for the web alone, such as
 /// `https_proxy`, do not: their proxies mostly lead to port 443 and nowhere else.
@@ -38,7 +38,11 @@ impl LowProxy {
             OtherSide::Server(urls) => urls.iter_mut().try_for_each(|url| self.give_to_url(url)),
             OtherSide::BySsh { login, proxy, way, .. } => {
                 self.check_way(*way)?;
-                *proxy = self.for_host(login.host())?;
+                *proxy = self.rule()?;
+                // The name in the command is one for ssh; the host behind it has others.
+                if proxy.for_host(login.host()).is_none() {
+                    *proxy = ProxyRule::default();
+                }
                 Ok(())
             }
         }
@@ -88,23 +92,32 @@ impl LowProxy {
     /// # Errors
     /// If what names it is no proxy.
     pub fn for_host(&self, host: &str) -> Result<Option<Proxy>, Problem> {
+        Ok(self.rule()?.for_host(host).cloned())
+    }
+
+    /// The proxy of the option or of the environment, and the hosts that need none.
+    ///
+    /// # Errors
+    /// If what names it is no proxy.
+    pub fn rule(&self) -> Result<ProxyRule, Problem> {
         let variable = |names: &[&str]| {
             let set = names.iter().filter_map(|name| Some((*name, env::var(name).ok()?)));
             set.map(|(name, text)| (name.to_owned(), text)).find(|(_, text)| !text.is_empty())
         };
+        let named = |proxy| ProxyRule { proxy: Some(proxy), without: None };
         match &self.proxy {
-            Some(text) if text == NONE => Ok(None),
+            Some(text) if text == NONE => Ok(ProxyRule::default()),
             Some(text) => match text.strip_prefix('@') {
-                Some(path) => parse("--proxy", read(path)?.trim()).map(Some),
-                None => parse("--proxy", text).map(Some),
+                Some(path) => parse("--proxy", read(path)?.trim()).map(named),
+                None => parse("--proxy", text).map(named),
             },
-            None => match variable(&VARIABLES) {
-                Some(_) if is_excepted(host, variable(&EXCEPTIONS).map(|(_, text)| text)) => {
-                    Ok(None)
-                }
-                Some((name, text)) => parse(&name, &text).map(Some),
-                None => Ok(None),
-            },
+            None => {
+                let Some((name, text)) = variable(&VARIABLES) else {
+                    return Ok(ProxyRule::default());
+                };
+                let without = variable(&EXCEPTIONS).map(|(_, text)| text).unwrap_or_default();
+                Ok(ProxyRule { proxy: Some(parse(&name, &text)?), without: Some(without) })
+            }
         }
     }
 }
@@ -129,66 +142,9 @@ fn parse(from: &str, text: &str) -> Result<Proxy, Problem> {
     })
 }
 
-/// Whether a host is reached directly though the environment names a proxy: one of this machine,
-/// and what the list names, by name, domain, address or network.
-fn is_excepted(host: &str, list: Option<String>) -> bool {
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
-    let address: Option<IpAddr> = host.parse().ok();
-    if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {
-        return true;
-    }
-    list.unwrap_or_default().to_ascii_lowercase().split([',', ' ']).map(str::trim).any(|entry| {
-        let domain = entry.trim_start_matches("*.").trim_start_matches('.');
-        let in_domain = || host.strip_suffix(domain).is_some_and(|rest| rest.ends_with('.'));
-        let in_network = || address.zip(entry.split_once('/')).is_some_and(is_in);
-        entry == "*" || (!domain.is_empty() && (host == domain || in_domain())) || in_network()
-    })
-}
-
-fn is_in((address, (network, bits)): (IpAddr, (&str, &str))) -> bool {
-    let (Ok(network), Ok(bits)) = (network.parse::<IpAddr>(), bits.parse::<u32>()) else {
-        return false;
-    };
-    let (one, other, width) = match (address, network) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits().into(), other.to_bits().into(), 32),
-        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits(), other.to_bits(), 128),
-        _ => return false,
-    };
-    let differs: u128 = one ^ other;
-    bits <= width && differs.checked_shr(width - bits).unwrap_or(0) == 0
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn hosts_without_a_proxy_are_named_by_name_domain_address_or_network() {
-        let list = "dtn1, .example.org,*.lab.net 10.0.0.0/8,192.168.1.5,2001:db8::/32,0.0.0.0/x";
-        for (host, is) in [
-            ("localhost", true),
-            ("127.0.0.2", true),
-            ("::1", true),
-            ("DTN1", true),
-            ("dtn1.", true),
-            ("a.dtn1", true),
-            ("xdtn1", false),
-            ("example.org", true),
-            ("a.example.org", true),
-            ("badexample.org", false),
-            ("a.lab.net", true),
-            ("10.9.9.9", true),
-            ("11.0.0.1", false),
-            ("192.168.1.5", true),
-            ("192.168.1.50", false),
-            ("2001:db8:1::9", true),
-            ("2001:db9::9", false),
-        ] {
-            assert_eq!(is_excepted(host, Some(list.into())), is, "{host}");
-        }
-        assert!(is_excepted("h", Some("*".into())) && !is_excepted("h", None));
-        assert!(is_excepted("9.9.9.9", Some("0.0.0.0/0".into())));
-    }
 
     #[test]
     fn what_is_no_proxy_is_told_without_its_words() {

@@ -3,12 +3,13 @@
 use super::{transfer::parse_url, usage_problem};
 use crate::ssh::{
     Ports,
+    by_proxy::ProxyRule,
     login::{self, Login},
     program::SshProgram,
     ways::Way,
 };
 use clap::Args;
-use haul_transfer::{HaulUrl, Problem, Proxy};
+use haul_transfer::{HaulUrl, Problem};
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
 
 /// Options for a `user@host:path`.
@@ -89,7 +90,7 @@ pub enum OtherSide {
         paths: Vec<Vec<u8>>,
         ports: Option<Ports>,
         /// Proxy by which the server there is connected to.
-        proxy: Option<Proxy>,
+        proxy: ProxyRule,
         /// Way of the data that the user has named.
         way: Way,
     },
@@ -143,7 +144,7 @@ impl OtherSide {
             paths,
             ports: ssh.port_range,
             way: ssh.way(),
-            proxy: None,
+            proxy: ProxyRule::default(),
         })
     }
 }
@@ -183,7 +184,7 @@ impl OtherSide {
     pub fn has_proxy(&self) -> bool {
         match self {
             Self::Server(urls) => urls.iter().any(|url| url.proxy.is_some()),
-            Self::BySsh { proxy, .. } => proxy.is_some(),
+            Self::BySsh { proxy, .. } => proxy.proxy.is_some(),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     args::ssh::OtherSide,
     ssh::{
         Ports, Purpose,
+        by_proxy::ProxyRule,
         login::Login,
         near_end::{NearEnd, Wanted},
         ways::Way,
@@ -43,7 +44,7 @@ impl Asked {
             ports,
             way,
             retry_for,
-            proxy: None,
+            proxy: ProxyRule::default(),
             connect: ConnectOptions::default(),
         }
     }

@@ -17,8 +17,9 @@ pub struct KnownHost {
     pub name: Option<String>,
     /// Addresses that the name has here, without a port.
     pub found: Vec<SocketAddr>,
-    /// Whether ssh goes by a jump host: the other side sees the address of that one.
-    pub is_behind_jump: bool,
+    /// Whether ssh goes by way of another host or by a program: the other side sees the address of
+    /// a machine that may not be this one.
+    pub is_behind_another: bool,
 }
 
 impl KnownHost {
@@ -28,10 +29,10 @@ impl KnownHost {
         let told = program.configuration(login).and_then(|mut command| command.output().ok());
         let lines = told.map(|told| String::from_utf8_lossy(&told.stdout).into_owned());
         let lines = lines.unwrap_or_default();
-        let (name, is_behind_jump) = (host_of(&lines), goes_by(&lines, "proxyjump"));
+        let (name, is_behind_another) = (host_of(&lines), goes_by_another(&lines));
         let found = name.as_ref().and_then(|name| (name.as_str(), 0).to_socket_addrs().ok());
         let found = found.into_iter().flatten().take(ADDRESSES_MAX).collect();
-        Self { name, found, is_behind_jump }
+        Self { name, found, is_behind_another }
     }
 
     /// Addresses of the name as another machine may know them, without the interface of this one.
@@ -43,14 +44,15 @@ impl KnownHost {
 
 /// The host that ssh connects to by itself, by the lines of `ssh -G`.
 fn host_of(lines: &str) -> Option<String> {
-    let is_direct = !goes_by(lines, "proxyjump") && !goes_by(lines, "proxycommand");
-    let host = value(lines, "hostname").filter(|host| is_direct && !host.is_empty());
-    host.map(str::to_owned)
+    let host = value(lines, "hostname").filter(|host| !host.is_empty());
+    host.filter(|_| !goes_by_another(lines)).map(str::to_owned)
 }
 
-/// Whether this way around is set.
-fn goes_by(lines: &str, keyword: &str) -> bool {
-    value(lines, keyword).is_some_and(|value| value != "none")
+/// Whether ssh connects by way of something else, such as a jump host. A command may be one too
+/// (`ssh -W %h:%p gate`), and nobody here knows where others lead.
+fn goes_by_another(lines: &str) -> bool {
+    let is_set = |keyword| value(lines, keyword).is_some_and(|value| value != "none");
+    is_set("proxyjump") || is_set("proxycommand")
 }
 
 /// The value in the lines of `ssh -G`, each of which is a keyword in small letters and its value.
@@ -67,12 +69,13 @@ mod tests {
     fn a_host_behind_another_is_not_connected_to() {
         let direct = "user ann\nhostname dtn1.example.org\nport 22\n";
         assert_eq!(host_of(direct).as_deref(), Some("dtn1.example.org"));
-        for proxy in ["proxyjump gate\n", "proxycommand nc %h %p\n"] {
-            assert_eq!(host_of(&format!("{proxy}{direct}")), None, "{proxy}");
+        for proxy in ["proxyjump gate", "proxycommand nc %h %p", "proxycommand ssh -W %h:%p gate"] {
+            let lines = format!("{proxy}\n{direct}");
+            assert_eq!((host_of(&lines), goes_by_another(&lines)), (None, true), "{proxy}");
         }
-        assert!(host_of(&format!("{direct}proxycommand none\n")).is_some());
-        assert!(goes_by("proxyjump gate\n", "proxyjump"));
-        assert!(!goes_by("proxyjump none\n", "proxyjump") && !goes_by(direct, "proxyjump"));
+        for lines in [direct.to_owned(), format!("{direct}proxycommand none\nproxyjump none\n")] {
+            assert!(host_of(&lines).is_some() && !goes_by_another(&lines), "{lines}");
+        }
         assert_eq!(host_of("usage: ssh\n"), None);
     }
 }

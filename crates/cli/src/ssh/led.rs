@@ -51,6 +51,14 @@ impl Place {
             && self.told.iter().all(is_own)
     }
 
+    /// Whether ssh comes to it from another machine, as far as can be known, so that the address
+    /// that it sees is not that of this one: by a jump host, or out of the end of a tunnel.
+    #[must_use]
+    pub fn sees_another(&self) -> bool {
+        let is_loopback = self.known.addresses().iter().any(IpAddr::is_loopback);
+        self.known.is_behind_another || (is_loopback && !self.is_here(&local_addresses()))
+    }
+
     /// Whether ssh comes to it by way of another, so that its address is known there alone.
     fn is_behind_another(&self) -> bool {
         self.known.name.is_none() || self.known.addresses().iter().any(IpAddr::is_loopback)
@@ -319,6 +327,16 @@ mod tests {
         let elsewhere = place(&["127.0.0.1"], &["192.0.2.7"]);
         assert_eq!(led(&elsewhere, &here), ips(&["192.0.2.7"]));
         assert!(led(&here, &elsewhere).iter().all(|address| !address.is_loopback()));
+        // What sees this machine may come back to the address that it sees.
+        let sees_another = |known: KnownHost| {
+            let told = local_addresses().iter().map(ToString::to_string).collect::<Vec<_>>();
+            let told = [vec!["127.0.0.1".to_owned()], told].concat();
+            Place::new(&told, known).sees_another()
+        };
+        assert!(!sees_another(here.known.clone()));
+        assert!(sees_another(KnownHost { is_behind_another: true, ..KnownHost::default() }));
+        assert!(place(&["10.255.0.5"], &["127.0.0.1"]).sees_another(), "a tunnel");
+        assert!(!place(&["10.255.0.5"], &["192.0.2.7"]).sees_another());
         // An address of a link that ssh here uses has an interface of this machine.
         let link = place(&["192.0.2.7"], &["fe80::1"]);
         assert_eq!(led(&link, &here), ips(&["192.0.2.7", "fe80::1"]));
@@ -329,6 +347,32 @@ mod tests {
         assert!(to(25).is_empty());
         let asked_for = Some(Ports { first: 20, last: 30 });
         assert!(addresses(&this, &Place::here(), (25, asked_for)).contains(&expected[0]));
+    }
+
+    /// The kernel delivers to the address of an interface without a carrier all the same: whoever
+    /// tells it is this machine, and one that tells another address is a tunnel's end.
+    #[test]
+    fn an_address_of_an_interface_without_a_carrier_is_one_of_this_machine() {
+        let namespace = match haul_emulator::namespace::Namespace::make("led", "here") {
+            Ok(namespace) => namespace,
+            Err(why) => return haul_testkit::skip::skip("root and ip(8)", why.to_string()),
+        };
+        for words in [
+            &["link", "add", "near", "type", "veth", "peer", "name", "far"][..],
+            &["address", "add", "10.99.1.1/24", "dev", "near"],
+            &["link", "set", "near", "up"],
+        ] {
+            namespace.ip(words).unwrap();
+        }
+        let found = namespace.within(|| {
+            let near = "10.99.1.1".parse().unwrap();
+            assert!(local_addresses().contains(&near) && !own_addresses().contains(&near));
+            ["10.99.1.1", "10.99.1.2"].map(|other| {
+                let teller = place(&["127.0.0.1", other], &["127.0.0.1"]);
+                addresses(&teller, &Place::here(), (5000, None))
+            })
+        });
+        assert_eq!(found.unwrap(), [ips(&["127.0.0.1", "10.99.1.1"]), vec![]]);
     }
 
     /// The holder of such a key may not look around in the network of the machine.

@@ -171,7 +171,7 @@ pub struct Come {
     /// 32 bytes as hexadecimal digits.
     pub secret: String,
     /// Whether the listener is not at the address that ssh has come from: another machine than the
-    /// near end listens, or ssh comes by a jump host.
+    /// near end listens, or ssh comes by a jump host or a tunnel.
     #[serde(default)]
     pub is_elsewhere: bool,
 }

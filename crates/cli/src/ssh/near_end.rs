@@ -6,6 +6,7 @@
 
 use super::{
     bridge::Bridge,
+    by_proxy::{ProxyRule, Reachable},
     channels::Channels,
     direct_host::KnownHost,
     frame::{self, FrameError, NOISE_BYTES_MAX, THROUGH},
@@ -24,13 +25,11 @@ use super::{
     ways::{self, ThroughSsh, Way},
 };
 use haul_transfer::{
-    ConnectOptions, Connector, Event, HaulUrl, Interrupt, Name, Problem, Proxy, Report, SOFTWARE,
-    Side, Token, TransferError,
-    internals::{connect_by_proxy, connect_to_first},
+    ConnectOptions, Connector, Event, HaulUrl, Interrupt, Name, Problem, Report, SOFTWARE, Side,
+    Token, TransferError,
 };
 use std::{
     io::{self, BufReader, Read, Write},
-    net::SocketAddr,
     process::{Child, ChildStderr, ChildStdin, ChildStdout, ExitStatus},
     sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering, mpsc},
     thread,
@@ -76,7 +75,7 @@ pub struct Wanted {
     /// Time for which a client that lost its connection tries to come back.
     pub retry_for: Duration,
     /// Proxy by which the server is connected to.
-    pub proxy: Option<Proxy>,
+    pub proxy: ProxyRule,
     /// Choices of the user for the connections to it.
     pub connect: ConnectOptions,
 }
@@ -103,8 +102,8 @@ pub struct NearEnd {
     is_end_told: bool,
     installed: Option<Event>,
     place: Place,
-    /// Whether the other side sees the address of a jump host in the place of this machine's.
-    is_behind_jump: bool,
+    /// Whether the other side sees another machine's address in the place of this one's.
+    sees_another: bool,
 }
 
 /// Way of the data where it is not by connections to the other side.
@@ -233,7 +232,7 @@ impl NearEnd {
             is_end_told: false,
             installed: None,
             place: Place::default(),
-            is_behind_jump: false,
+            sees_another: false,
         };
         let heard = listen((output, decided), errors, said).map_err(|error| {
             let found = error.to_string();
@@ -443,39 +442,37 @@ impl NearEnd {
         let (token, paths) = self.check(start)?;
         let login = self.wanted.login.clone();
         let known = KnownHost::of(program, &login);
-        self.is_behind_jump = known.is_behind_jump;
-        let addresses = addresses(known, start, self.wanted.ports);
+        let place = Place::new(&start.addresses, known);
+        self.sees_another = place.sees_another();
+        let servers = reachable(&place, start, &self.wanted);
         let stop = || interrupt.load(Ordering::Relaxed);
         let decide = self.decide.take();
         if self.wanted.way != Way::Any && !start.takes_orders {
             return Err(TransferError::start(troubles::no_other_way(&login, &start.software)));
         }
-        let Wanted { way, proxy, connect, .. } = &self.wanted;
-        let has_others = start.takes_orders && !ways::has_named_path(proxy.as_ref(), connect);
+        let Wanted { way, proxy: ProxyRule { proxy, .. }, connect, .. } = &self.wanted;
+        // One of the environment counts where it is to lead to an address.
+        let is_all_direct = servers.by_proxy.is_empty() && !servers.direct.is_empty();
+        let proxy = proxy.as_ref().filter(|_| !is_all_direct);
+        let has_others = start.takes_orders && !ways::has_named_path(proxy, connect);
         let wait_max = if has_others { WAY_WAIT_MAX } else { CONNECT_WAIT_MAX };
-        let direct = (*way == Way::Any).then(|| match proxy {
-            Some(proxy) => connect_by_proxy(proxy, &addresses, connect, wait_max, &stop),
-            None => connect_to_first(&addresses, connect, wait_max, &stop)
-                .and_then(|socket| socket.peer_addr()),
-        });
-        let (host, port) = match direct {
-            Some(Ok(server)) => (server.ip().to_string(), server.port()),
+        let by_tcp = (*way == Way::Any).then(|| servers.connect(proxy, connect, wait_max, &stop));
+        let (host, port, proxy) = match by_tcp {
+            Some(Ok((server, proxy))) => (server.ip().to_string(), server.port(), proxy.cloned()),
             _ if stop() => return Err(TransferError::interrupted()),
             // Who names a path has data go by it, and by no other way.
             Some(Err(error)) if !has_others => {
-                let problem = troubles::unreachable(&login, &addresses, &error);
+                let problem = troubles::unreachable(&login, &servers.all(), &error);
                 return Err(TransferError::start(problem));
             }
             other => {
                 let why = other
                     .and_then(Result::err)
-                    .map(|error| troubles::unreachable(&login, &addresses, &error).found);
+                    .map(|error| troubles::unreachable(&login, &servers.all(), &error).found);
                 self.find_other_way(why, decide, interrupt)?;
-                (login.host().to_owned(), start.port)
+                (login.host().to_owned(), start.port, None)
             }
         };
-        let is_direct = matches!(self.other_way, OtherWay::None);
-        let proxy = self.wanted.proxy.clone().filter(|_| is_direct);
         let url = |path| HaulUrl {
             token: Some(token.clone()),
             host: host.clone(),
@@ -570,7 +567,7 @@ impl NearEnd {
     fn have_it_come(&mut self, interrupt: &Interrupt) -> Result<Arc<Listening>, Problem> {
         let (listening, mut come) = Listening::begin(self.wanted.ports)?;
         // A jump host has services of its own, to which this copy leads nobody.
-        come.is_elsewhere = self.is_behind_jump;
+        come.is_elsewhere = self.sees_another;
         let (port, login) = (come.port, &self.wanted.login);
         let none = |found: &str| {
             let what = format!("{login} cannot connect to this machine");
@@ -674,18 +671,9 @@ impl Drop for NearEnd {
 
 /// Addresses of the server to which it may lead this machine, the best first: the one that ssh has
 /// come to, those of the name that it has used, and others of that machine.
-fn addresses(known: KnownHost, start: &Start, ports: Option<Ports>) -> Vec<SocketAddr> {
-    let found = known.found.clone();
-    let place = Place::new(&start.addresses, known);
-    let mut addresses: Vec<SocketAddr> = Vec::new();
-    for address in led::addresses(&place, &Place::here(), (start.port, ports)) {
-        // What was looked up here may have an interface of this machine.
-        let found = found.iter().find(|found| found.ip().to_canonical() == address);
-        let mut address = found.copied().unwrap_or((address, 0).into());
-        address.set_port(start.port);
-        addresses.push(address);
-    }
-    addresses
+fn reachable(place: &Place, start: &Start, wanted: &Wanted) -> Reachable {
+    let addresses = led::addresses(place, &Place::here(), (start.port, wanted.ports));
+    Reachable::at(&addresses, start.port, &place.known, &wanted.proxy)
 }
 
 /// The request for what is wanted.
@@ -842,7 +830,7 @@ mod tests {
             ports: None,
             way: Way::Any,
             retry_for: Duration::ZERO,
-            proxy: None,
+            proxy: ProxyRule::default(),
             connect: ConnectOptions::default(),
         };
         NearEnd {
@@ -860,7 +848,7 @@ mod tests {
             is_end_told: false,
             installed: None,
             place: Place::default(),
-            is_behind_jump: false,
+            sees_another: false,
         }
     }
 

@@ -5,6 +5,7 @@
 //! one ssh to the other.
 
 use super::{
+    by_proxy::Reachable,
     channels::{Channels, frames::Outgoing},
     far_end::addresses_here,
     frame,
@@ -21,7 +22,6 @@ use super::{
 use haul_transfer::{
     ConnectOptions, Connector, Event, HaulUrl, Interrupt, Problem, Proxy, Side, Token,
     TransferError,
-    internals::{connect_by_proxy, connect_to_first},
 };
 use std::{
     io,
@@ -30,7 +30,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Time for the addresses of the target, all together, to answer.
@@ -193,19 +193,12 @@ impl Search<'_> {
             found.flatten().filter(may_be).take(ADDRESSES_MAX).collect()
         };
         let is_direct = |host: &String| proxy.is_none() || without.contains(host);
-        let direct = addresses(&is_direct);
-        let by_proxy = addresses(&|host| !is_direct(host));
-        let deadline = Instant::now() + time_max;
+        let servers = Reachable {
+            direct: addresses(&is_direct),
+            by_proxy: addresses(&|host| !is_direct(host)),
+        };
         let stop = || self.interrupt.load(Ordering::Relaxed);
-        let share = if by_proxy.is_empty() { time_max } else { time_max / 2 };
-        let mut reached = connect_to_first(&direct, self.connect, share, &stop)
-            .and_then(|socket| Ok((socket.peer_addr()?, None)));
-        if let (Err(_), Some(proxy), false) = (&reached, proxy, by_proxy.is_empty()) {
-            let left = deadline.saturating_duration_since(Instant::now());
-            reached = connect_by_proxy(proxy, &by_proxy, self.connect, left, &stop)
-                .map(|server| (server, Some(proxy)));
-        }
-        let addresses = [direct, by_proxy].concat();
+        let reached = servers.connect(proxy.as_ref(), self.connect, time_max, &stop);
         let others = match self.confined {
             Some(_) => "; a key for one directory leads to no address that is private here",
             None => "",
@@ -213,7 +206,7 @@ impl Search<'_> {
         reached.map_err(|error| {
             let what = format!("cannot reach {name} from here");
             let needs = "a way for TCP from this machine to a free port of that one";
-            let tried: Vec<String> = addresses.iter().map(|one| one.ip().to_string()).collect();
+            let tried: Vec<String> = servers.all().iter().map(|one| one.ip().to_string()).collect();
             if tried.is_empty() {
                 let found = format!("{}{others}", troubles::NO_ADDRESS);
                 return problem(&what, needs, &found, troubles::NO_ADDRESS_HINT);
@@ -308,6 +301,17 @@ mod tests {
         };
         search.reach(CONNECT_WAIT_MAX).unwrap();
         assert_eq!(server.accept().unwrap().1.ip().to_string(), "127.0.0.3");
+        // Nobody asks a proxy for a way to nowhere.
+        let proxied = TcpListener::bind("127.0.0.1:0").unwrap();
+        let by = format!("http://{}", proxied.local_addr().unwrap());
+        let by = ProxyChoice { proxy: Some(by.parse().unwrap()), ..ProxyChoice::default() };
+        let nowhere = SendTarget { hosts: Vec::new(), ..order.target.clone() };
+        let nowhere = SendOrder { target: nowhere, options: Vec::new(), other_ways: None };
+        let of_nowhere = Search { order: &nowhere, proxy: &by, ..search };
+        let refused = of_nowhere.reach(CONNECT_WAIT_MAX).unwrap_err();
+        assert!(refused.found.starts_with("it told no address that haul may use"), "{refused}");
+        proxied.set_nonblocking(true).unwrap();
+        assert_eq!(proxied.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
         // A key for one directory leads to no service of the machine.
         let search = Search { confined: Some(Confined::default()), ..search };
         let refused = search.reach(CONNECT_WAIT_MAX).unwrap_err();

@@ -4,7 +4,7 @@ use crate::harness::{
     PATIENCE, Place, assert_same_files,
     process::{Haul, Ran},
     server::Server,
-    sshd::{Sshd, there},
+    sshd::{HOST, Network, Sshd, SshdSetup, there},
 };
 use std::{
     ffi::OsString,
@@ -287,4 +287,26 @@ fn the_connections_of_a_copy_over_ssh_go_by_the_proxy() {
     let words = words!["push", place.source("a"), there("a"), "--proxy", proxy.word("http")];
     sshd.run(&place, &words).refused(&["ssh reaches far", "proxy"]);
     assert!(!proxy.asked().is_empty() && !sshd.home("a").exists());
+}
+
+/// NO_PROXY has addresses and host names, and the command may have an alias of ssh's.
+#[test]
+fn a_copy_over_ssh_needs_no_proxy_where_the_host_behind_the_alias_does_not() {
+    let place = Place::new();
+    let Some(setup) = SshdSetup::on(Network::Apart) else { return };
+    let Some(sshd) = setup.start(&place) else { return };
+    place.file(&place.source("a"), 1000);
+    let push = |name: &str, no_proxy: &str| {
+        let words = words!["push", place.source("a"), there(name), "--json"];
+        let mut command = place.command(&sshd.words(&words));
+        command.envs([("ALL_PROXY", "socks5://192.0.2.9:9"), ("NO_PROXY", no_proxy)]);
+        Haul::start(sshd.near(command)).finish()
+    };
+    push("a", "x,198.51.100.0/24").refused(&["ssh reaches far", "proxy socks5://192.0.2.9:9"]);
+    for no_proxy in [HOST, sshd.address(), &format!("x,{}/30", sshd.address())] {
+        let ran = push("b", no_proxy);
+        assert!(ran.ok()["proxy"].is_null(), "{no_proxy}: {ran:?}");
+        assert_same_files(&place.source("a"), &sshd.home("b"));
+        fs::remove_file(sshd.home("b")).unwrap();
+    }
 }

@@ -17,6 +17,7 @@ use std::{
     fs,
     io::ErrorKind,
     net::TcpListener,
+    path::Path,
     process::Command,
     time::{Duration, Instant},
 };
@@ -256,10 +257,21 @@ impl BehindAGate {
     }
 }
 
-/// ProxyJump of ssh_config(5), with an sshd at the gate and one behind it. The gate is a machine of
-/// others: its services get no connection of a copy.
+/// ProxyJump of ssh_config(5), with an sshd at the gate and one behind it.
 #[test]
 fn behind_a_jump_host_the_data_takes_the_way_that_is_there() {
+    behind_a_gate(|_| "ProxyJump gate".to_owned());
+}
+
+/// The form of a jump host that is older than ProxyJump, and still stands in many files.
+#[test]
+fn behind_a_proxy_command_the_data_takes_the_way_that_is_there() {
+    behind_a_gate(|config| format!("ProxyCommand ssh -F {} -W %h:%p gate", config.display()));
+}
+
+/// Pushes by way of a gate, which a line of the configuration names. The gate is a machine of
+/// others: its services get no connection of a copy.
+fn behind_a_gate(line: impl Fn(&Path) -> String) {
     let (place, gate_place) = (Place::new(), Place::new());
     if lacks_root() {
         return;
@@ -273,7 +285,8 @@ fn behind_a_jump_host_the_data_takes_the_way_that_is_there() {
     let setup = SshdSetup::new().between(&net.gate, &net.far, net.far_address);
     let Some(far) = setup.start(&place) else { return };
     let of_gate = fs::read_to_string(gate_place.path("ssh_config")).unwrap();
-    far.configure_ssh(&format!("ProxyJump gate\n{}", of_gate.replace("Host far", "Host gate")));
+    let line = line(&place.path("ssh_config"));
+    far.configure_ssh(&format!("{line}\n{}", of_gate.replace("Host far", "Host gate")));
     // Both ends take this port, so whoever is led to the gate comes here.
     let service = net.gate.within(|| TcpListener::bind("0.0.0.0:0")).unwrap().unwrap();
     service.set_nonblocking(true).unwrap();
