@@ -1,10 +1,11 @@
-"""Programs of this host under another kernel: Debian's Linux 6.12 in QEMU, without KVM.
+"""Programs of this host under another kernel: one of Debian's in QEMU, without KVM.
 
 The kernel's package is downloaded and unpacked below target/, never installed. The machine has the
 host's files, read-only (9p); what is written lies above them in its memory and goes with it. It
 boots out of an archive that `busybox` begins in and that has the modules for that.
 """
 
+import hashlib
 import json
 import os
 import pathlib
@@ -15,15 +16,14 @@ import subprocess
 import sys
 import tempfile
 import threading
+import typing
+import urllib.error
+import urllib.request
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-TOOLS = ROOT / "target" / "tools" / "linux-6.12"
-# Names that depend on the newest package of that kernel: of Debian 12 and of Debian 13.
-KERNELS = ["linux-image-6.12-amd64", "linux-image-amd64"]
 # Names a folder that has another one: lib/modules/RELEASE with vmlinuz in it, and bin/busybox, as
 # the packages linux-modules-*, linux-base-* and linux-binary-* of Debian's later kernels have them.
 OTHER_KERNEL = "HAUL_LAB_KERNEL"
-KERNEL = r"linux-image-6\.12\.\S*amd64"
 PATH = os.environ["PATH"] + ":/usr/sbin:/sbin"
 # What the machine itself needs, as provide() takes it.
 NEEDS = {
@@ -86,14 +86,33 @@ def lacks(what):
     sys.exit(77)
 
 
-def provide(needs):
+class Kernel(typing.NamedTuple):
+    """A kernel of Debian's: its series, and where its package comes from."""
+
+    series: str
+    # Names that apt-get knows and that depend on the newest package of the series.
+    depended_on_by: tuple = ()
+    # Address and SHA-256 of a package that this host's apt-get does not know.
+    address: str = ""
+    sha256: str = ""
+
+    @property
+    def tools(self):
+        return ROOT / "target" / "tools" / f"linux-{self.series}"
+
+
+# Of Debian 12 and of Debian 13.
+LINUX_6_12 = Kernel("6.12", ("linux-image-6.12-amd64", "linux-image-amd64"))
+
+
+def provide(needs, kernel=LINUX_6_12):
     """Installs the packages of programs that are missing, and unpacks the kernel, or says what is
     missing. `needs` names the package of each program, or of each file."""
     missing = sorted({package for what, package in needs.items() if not (
         pathlib.Path(what).exists() if what.startswith("/") else is_there(what))})
     if missing:
         install(missing)
-    kernel()
+    unpacked(kernel)
 
 
 def install(missing):
@@ -105,50 +124,76 @@ def install(missing):
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL, env=environment)
 
 
-def kernel():
+def unpacked(kernel):
     """The folder of the unpacked kernel, and its release."""
     if other := os.environ.get(OTHER_KERNEL):
         root = pathlib.Path(other)
         return root, next(one.name for one in (root / "lib/modules").iterdir())
+    root = kernel.tools / "root"
 
     def releases():
-        return sorted(one.name for one in (TOOLS / "root/lib/modules").glob("6.12*"))
-    if not releases() or not (TOOLS / "root/bin/busybox").exists():
-        unpack()
-    return TOOLS / "root", releases()[-1]
+        return sorted(one.name for one in (root / "lib/modules").glob(f"{kernel.series}*"))
+    if not releases() or not (root / "bin/busybox").exists():
+        unpack(kernel)
+    return root, releases()[-1]
 
 
-def unpack():
+def unpack(kernel):
     """Unpacks the kernel, and the busybox that needs no library."""
-    shutil.rmtree(TOOLS, ignore_errors=True)
-    download = TOOLS / "download"
+    shutil.rmtree(kernel.tools, ignore_errors=True)
+    download = kernel.tools / "download"
     download.mkdir(parents=True)
+    names = ["busybox-static"]
+    if kernel.address:
+        fetch(kernel, download)
+    else:
+        names.append(kernel_package(kernel))
+    print(f"lab: unpacking Linux {kernel.series} and busybox-static below "
+          f"{kernel.tools.relative_to(ROOT)}")
     # As root it would become another user, who may not write here.
-    words = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download"]
-    package = kernel_package()
-    if package is None and os.geteuid() == 0:
-        subprocess.run(["apt-get", "-q", "update"], check=True, stdout=subprocess.DEVNULL)
-        package = kernel_package()
-    if package is None:
-        lacks("no package of Linux 6.12 is known to apt-get: update its lists, or add Debian "
-                 "12's security updates or Debian 13")
-    print(f"lab: unpacking {package} and busybox-static below {TOOLS.relative_to(ROOT)}")
-    subprocess.run([*words, package, "busybox-static"], cwd=download, check=True,
-                   stdout=subprocess.DEVNULL)
+    words = ["apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", *names]
+    subprocess.run(words, cwd=download, check=True, stdout=subprocess.DEVNULL)
     for file in sorted(download.iterdir()):
-        subprocess.run(["dpkg-deb", "-x", file, TOOLS / "root"], check=True)
+        subprocess.run(["dpkg-deb", "-x", file, kernel.tools / "root"], check=True)
     shutil.rmtree(download)
     # Debian 13 has them below usr/ only.
     for name in ("bin", "lib"):
-        if not (TOOLS / "root" / name).exists():
-            (TOOLS / "root" / name).symlink_to(f"usr/{name}")
+        if not (kernel.tools / "root" / name).exists():
+            (kernel.tools / "root" / name).symlink_to(f"usr/{name}")
 
 
-def kernel_package():
-    for name in KERNELS:
+def fetch(kernel, folder):
+    """Downloads the kernel's package from its address."""
+    try:
+        with urllib.request.urlopen(kernel.address, timeout=60) as answer:
+            package = answer.read()
+    except (urllib.error.URLError, OSError) as error:
+        lacks(f"no {kernel.address} ({error}): unpack another kernel of the series, and name its "
+              f"folder by {OTHER_KERNEL}")
+    if (found := hashlib.sha256(package).hexdigest()) != kernel.sha256:
+        sys.exit(f"lab: {kernel.address} has SHA-256 {found}, not {kernel.sha256}")
+    (folder / "kernel.deb").write_bytes(package)
+
+
+def kernel_package(kernel):
+    """The newest package of the series that apt-get knows; as root its lists are read again where
+    it knows none."""
+    package = newest(kernel)
+    if package is None and os.geteuid() == 0:
+        subprocess.run(["apt-get", "-q", "update"], check=True, stdout=subprocess.DEVNULL)
+        package = newest(kernel)
+    if package is None:
+        lacks(f"no package of Linux {kernel.series} is known to apt-get: update its lists, or add "
+              "Debian 12's security updates or Debian 13")
+    return package
+
+
+def newest(kernel):
+    series = re.escape(kernel.series)
+    for name in kernel.depended_on_by:
         asked = subprocess.run(["apt-cache", "depends", name], stdout=subprocess.PIPE,
                                stderr=subprocess.DEVNULL, text=True)
-        found = re.search(rf"Depends: ({KERNEL})$", asked.stdout, re.M)
+        found = re.search(rf"Depends: (linux-image-{series}\.\S*amd64)$", asked.stdout, re.M)
         if found:
             return found[1]
     return None
@@ -179,10 +224,10 @@ def archive(own, root, release):
     return content
 
 
-def run(directory, commands, modules, log, hear, seconds_max):
+def run(directory, commands, modules, log, hear, seconds_max, kernel=LINUX_6_12):
     """Runs the commands there, one after the other, and has `hear` hear each line of the console,
     which `log` keeps. True when the last command was over in time."""
-    root, release = kernel()
+    root, release = unpacked(kernel)
     image = root / f"boot/vmlinuz-{release}"
     if not image.exists():
         image = root / f"lib/modules/{release}/vmlinuz"

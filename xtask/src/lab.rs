@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::{Outcome, child};
 
 /// Trials of tests, which they build themselves: neither haul's release nor the tools take part.
-const OF_TESTS: [&str; 2] = ["kernel-tls", "rdma"];
+const OF_TESTS: [&str; 3] = ["kernel-tls", "oldest-kernel", "rdma"];
 
 /// Runs a trial of `lab/`; `arguments` go to it. It needs root and Python.
 pub fn run(root: &Path, name: &str, arguments: &[&str]) -> Result<Outcome> {
