@@ -44,7 +44,9 @@ final class MessageChecks {
     private MessageChecks() {}
 
     static void check(Control message) throws ProtocolViolation {
-        checkTexts(message);
+        if (Texts.mayBeIn(message)) {
+            checkTexts(message);
+        }
         switch (message.getKindCase()) {
             case HELLO -> checkCapabilities(message.getHello().getCapabilitiesCount());
             case HELLO_REPLY -> checkCapabilities(message.getHelloReply().getCapabilitiesCount());
