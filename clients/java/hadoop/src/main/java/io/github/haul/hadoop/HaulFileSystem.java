@@ -74,6 +74,9 @@ public class HaulFileSystem extends FileSystem {
     private TransferOptions options = TransferOptions.DEFAULT;
     private long blockBytes = BLOCK_BYTES;
 
+    /** A file system without a server: Hadoop makes it, and calls {@link #initialize} with one. */
+    public HaulFileSystem() {}
+
     @Override
     public String getScheme() {
         return SCHEME;
