@@ -6,6 +6,7 @@ import java.io.File;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.security.Security;
+import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Test;
@@ -54,6 +55,9 @@ final class GmacInUseTest {
 
         /** Prints the digest that the result names. */
         public static void main(String[] words) throws Exception {
+            if (words.length > 2) {
+                Security.insertProviderAt(new StandInProvider(), 1);
+            }
             StandInProvider.MAY_GO_ON.countDown();
             TransferOptions safe =
                     TransferOptions.builder().protection(TransferOptions.Protection.SAFE).build();
@@ -71,11 +75,12 @@ final class GmacInUseTest {
         assertEquals("[haul warm-up]", ChildJvm.run(folder, child));
     }
 
-    private String digest(String classPath) throws Exception {
+    private String digest(String classPath, String... more) throws Exception {
         Path root = Files.createDirectories(folder.resolve("root"));
         Path file = Trees.file(folder.resolve("file"), 1_000_000, 1);
         try (HaulServer server = HaulServer.start(folder, root)) {
-            List<String> words = List.of(server.url("copy"), file.toString());
+            List<String> words = new ArrayList<>(List.of(server.url("copy"), file.toString()));
+            words.addAll(List.of(more));
             List<String> child = ChildJvm.command(List.of("-cp", classPath), Pushes.class, words);
             String said = ChildJvm.run(folder, child);
             assertEquals(Trees.hash(file), Trees.hash(root.resolve("copy")));
@@ -86,6 +91,13 @@ final class GmacInUseTest {
     @Test
     void aPushUnderSafeTellsThatTheJdkComputedItsDigests() throws Exception {
         assertEquals("aes-gmac by SunJCE false", digest(ChildJvm.classPath()));
+    }
+
+    /** One that encrypts nothing in pieces, as some that users put first. */
+    @Test
+    void aPushUnderSafeGoesByWhateverProviderComesFirst() throws Exception {
+        String said = digest(ChildJvm.classPath(), "the stand-in first");
+        assertEquals("aes-gmac by " + StandInProvider.NAME + " true", said);
     }
 
     /** A class of Corretto's name is on no class path of these tests: it is compiled here. */

@@ -21,22 +21,32 @@ abstract sealed class ChunkMac {
     private static final int NONCE_BYTES = 12;
     private static final int TAG_BYTES = Frames.DIGEST_BYTES;
 
-    private final SecretKey key;
-    private final Cipher cipher = GmacProvider.cipher();
+    /**
+     * The provider whose ciphers end each piece as they get it. Others hold bytes of a piece back,
+     * or all until the last one.
+     */
+    private static final String PROMPT_PROVIDER = "SunJCE";
 
-    private ChunkMac(SecretKey key) {
+    private final SecretKey key;
+    private final Cipher cipher;
+
+    private ChunkMac(SecretKey key, Cipher cipher) {
         this.key = key;
+        this.cipher = cipher;
     }
 
     /**
-     * A MAC in the way that is the faster one with the provider that is there.
+     * A MAC in the way that is the faster one with the provider that computes GMAC here.
      *
      * @param key the key
      * @param bytesMax the most bytes of a chunk
      * @return the MAC
      */
     static ChunkMac of(SecretKey key, int bytesMax) {
-        return GmacProvider.isNative() ? new Associated(key, bytesMax) : new Encrypted(key);
+        Cipher cipher = GmacProvider.cipher();
+        return cipher.getProvider().getName().equals(PROMPT_PROVIDER)
+                ? new Encrypted(key, cipher)
+                : new Associated(key, cipher, bytesMax);
     }
 
     /**
@@ -60,12 +70,12 @@ abstract sealed class ChunkMac {
     /** Ends the chunk, and returns the 16 bytes of its tag. */
     abstract byte[] end();
 
-    /** The chunk as associated data, which a native provider reads where it is. */
+    /** The chunk as associated data, as every provider takes it. */
     static final class Associated extends ChunkMac {
         private final ByteBuffer gathered;
 
-        Associated(SecretKey key, int bytesMax) {
-            super(key);
+        Associated(SecretKey key, Cipher cipher, int bytesMax) {
+            super(key, cipher);
             gathered = ByteBuffer.allocate(bytesMax);
         }
 
@@ -128,11 +138,11 @@ abstract sealed class ChunkMac {
         /** Of chunks with {@link #CHUNK_BYTES}. */
         private final byte[] differenceOfFull;
 
-        Encrypted(SecretKey key) {
-            super(key);
+        Encrypted(SecretKey key, Cipher cipher) {
+            super(key, cipher);
             try {
-                stream = Cipher.getInstance(STREAM_CIPHER);
-                Cipher block = Cipher.getInstance(BLOCK_CIPHER);
+                stream = Cipher.getInstance(STREAM_CIPHER, cipher.getProvider());
+                Cipher block = Cipher.getInstance(BLOCK_CIPHER, cipher.getProvider());
                 block.init(Cipher.ENCRYPT_MODE, key);
                 subkey = block.doFinal(new byte[TAG_BYTES]);
             } catch (GeneralSecurityException missing) {

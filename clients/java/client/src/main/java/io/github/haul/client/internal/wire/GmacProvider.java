@@ -56,11 +56,6 @@ public final class GmacProvider {
         }
     }
 
-    /** Whether GMAC is computed by native code, which takes associated data as fast as any. */
-    static boolean isNative() {
-        return FASTER != null;
-    }
-
     /** Returns the name of the provider that computes GMAC here, as {@code SunJCE}. */
     public static String name() {
         return cipher().getProvider().getName();

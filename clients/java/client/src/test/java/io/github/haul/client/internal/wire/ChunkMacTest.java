@@ -23,6 +23,14 @@ final class ChunkMacTest {
         return new SecretKeySpec(key, "AES");
     }
 
+    private static ChunkMac encrypted(SecretKeySpec key) {
+        return new ChunkMac.Encrypted(key, GmacProvider.cipher());
+    }
+
+    private static ChunkMac associated(SecretKeySpec key) {
+        return new ChunkMac.Associated(key, GmacProvider.cipher(), CHUNK);
+    }
+
     /** The platform's own tag of associated data. */
     private static byte[] tag(SecretKeySpec key, byte[] nonce, byte[] chunk) throws Exception {
         Cipher cipher = Cipher.getInstance("AES/GCM/NoPadding");
@@ -51,8 +59,8 @@ final class ChunkMacTest {
                         .filter(bytes -> bytes >= 0 && bytes <= CHUNK);
         IntStream others = random.ints(200, 0, CHUNK + 1);
         SecretKeySpec key = key(random);
-        ChunkMac encrypted = new ChunkMac.Encrypted(key);
-        ChunkMac associated = new ChunkMac.Associated(key, CHUNK);
+        ChunkMac encrypted = encrypted(key);
+        ChunkMac associated = associated(key);
         for (int bytes : IntStream.concat(edges, others).toArray()) {
             byte[] chunk = new byte[bytes];
             random.nextBytes(chunk);
@@ -70,8 +78,7 @@ final class ChunkMacTest {
         Random random = new Random(7);
         SecretKeySpec key = key(random);
         byte[] chunk = {1, 2, 3};
-        for (ChunkMac mac :
-                new ChunkMac[] {new ChunkMac.Encrypted(key), new ChunkMac.Associated(key, CHUNK)}) {
+        for (ChunkMac mac : new ChunkMac[] {encrypted(key), associated(key)}) {
             mac.begin(new byte[12]);
             mac.update(ByteBuffer.allocate(PIECE + 5));
             byte[] nonce = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -84,8 +91,7 @@ final class ChunkMacTest {
     void aNonceThatWasUsedBeginsNoChunk() {
         Random random = new Random(8);
         SecretKeySpec key = key(random);
-        for (ChunkMac mac :
-                new ChunkMac[] {new ChunkMac.Encrypted(key), new ChunkMac.Associated(key, CHUNK)}) {
+        for (ChunkMac mac : new ChunkMac[] {encrypted(key), associated(key)}) {
             tag(mac, new byte[12], new byte[1], random);
             assertThrows(IllegalStateException.class, () -> mac.begin(new byte[12]));
         }
@@ -96,8 +102,6 @@ final class ChunkMacTest {
     void theTagOfNothingIsTheEncryptedCounter() throws Exception {
         SecretKeySpec key = new SecretKeySpec(new byte[32], "AES");
         byte[] expected = HexFormat.of().parseHex("530f8afbc74536b9a963b4f1c4cb738b");
-        assertArrayEquals(
-                expected,
-                tag(new ChunkMac.Encrypted(key), new byte[12], new byte[0], new Random()));
+        assertArrayEquals(expected, tag(encrypted(key), new byte[12], new byte[0], new Random()));
     }
 }
