@@ -1,7 +1,10 @@
 //! `--proxy`, and the proxy that the environment names.
 
 use super::{ssh::OtherSide, usage_problem};
-use crate::ssh::{by_proxy::ProxyRule, ways::Way};
+use crate::ssh::{
+    by_proxy::{ProxyRule, is_excepted},
+    ways::Way,
+};
 use clap::Args;
 use haul_transfer::{HaulUrl, Problem, Proxy};
 use std::{env, fs::File, io::Read};
@@ -38,11 +41,8 @@ impl LowProxy {
             OtherSide::Server(urls) => urls.iter_mut().try_for_each(|url| self.give_to_url(url)),
             OtherSide::BySsh { login, proxy, way, .. } => {
                 self.check_way(*way)?;
-                *proxy = self.rule()?;
                 // The name in the command is one for ssh; the host behind it has others.
-                if proxy.for_host(login.host()).is_none() {
-                    *proxy = ProxyRule::default();
-                }
+                *proxy = self.rule_for(login.host())?;
                 Ok(())
             }
         }
@@ -92,14 +92,16 @@ impl LowProxy {
     /// # Errors
     /// If what names it is no proxy.
     pub fn for_host(&self, host: &str) -> Result<Option<Proxy>, Problem> {
-        Ok(self.rule()?.for_host(host).cloned())
+        Ok(self.rule_for(host)?.proxy)
     }
 
-    /// The proxy of the option or of the environment, and the hosts that need none.
+    /// The proxy of the option or of the environment, and the hosts that need none; no proxy for a
+    /// host that is one of them. What the environment names is read for the others alone: it may
+    /// be a proxy that haul does not know.
     ///
     /// # Errors
     /// If what names it is no proxy.
-    pub fn rule(&self) -> Result<ProxyRule, Problem> {
+    fn rule_for(&self, host: &str) -> Result<ProxyRule, Problem> {
         let variable = |names: &[&str]| {
             let set = names.iter().filter_map(|name| Some((*name, env::var(name).ok()?)));
             set.map(|(name, text)| (name.to_owned(), text)).find(|(_, text)| !text.is_empty())
@@ -116,6 +118,9 @@ impl LowProxy {
                     return Ok(ProxyRule::default());
                 };
                 let without = variable(&EXCEPTIONS).map(|(_, text)| text).unwrap_or_default();
+                if is_excepted(host, &without) {
+                    return Ok(ProxyRule::default());
+                }
                 Ok(ProxyRule { proxy: Some(parse(&name, &text)?), without: Some(without) })
             }
         }

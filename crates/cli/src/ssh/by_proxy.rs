@@ -91,7 +91,7 @@ impl Reachable {
 
 /// Whether a host is reached directly though the environment names a proxy: one of this machine,
 /// and what the list names, by name, domain, address or network.
-fn is_excepted(host: &str, list: &str) -> bool {
+pub fn is_excepted(host: &str, list: &str) -> bool {
     let host = host.trim_end_matches('.').to_ascii_lowercase();
     let address: Option<IpAddr> = host.parse().ok();
     if host == "localhost" || address.is_some_and(|address| address.is_loopback()) {

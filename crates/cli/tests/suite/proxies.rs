@@ -208,6 +208,10 @@ fn the_environment_names_a_proxy_and_what_needs_none() {
     let asked = proxy.asked().len();
     let here = words!["push", place.source("a"), server.url("c")];
     run_with(&place, &here, &[("ALL_PROXY", &word)]).ok();
+    // One that haul does not know, as desktops set it, is none of those that need none.
+    let unknown = [("ALL_PROXY", "socks://192.0.2.9:9/"), ("NO_PROXY", ".invalid")];
+    run_with(&place, &words!["push", place.source("a"), server.url("g")], &unknown).ok();
+    run_with(&place, &push("h"), &unknown).refused(&["cannot connect", NAME]);
     for (variables, options) in [
         (&[("ALL_PROXY", &*word), ("NO_PROXY", "x,.invalid")][..], words![]),
         (&[("ALL_PROXY", &word)], words!["--proxy", "none"]),
