@@ -90,7 +90,11 @@ pub trait Site {
     /// # Errors
     /// What fsync(2) says.
     fn sync_names(&self) -> io::Result<()>;
-    fn remove_journal(&self, range_begin: u64);
+    /// Removes the journal of the range that begins there, if there is one.
+    ///
+    /// # Errors
+    /// What unlink(2) says of one that is there: it would go on to be believed.
+    fn remove_journal(&self, range_begin: u64) -> io::Result<()>;
     fn remove_temporary(&self);
     fn remove_register(&self);
     /// A random number.
@@ -250,7 +254,7 @@ fn claim_at_gate<S: Site>(
     // What is written from now on is not what the journals of other cuts tell of.
     let cut_otherwise = register.cut_otherwise(&part.bytes);
     for begin in &cut_otherwise {
-        site.remove_journal(*begin);
+        site.remove_journal(*begin)?;
     }
     if !cut_otherwise.is_empty() {
         site.sync_names()?;
@@ -286,7 +290,7 @@ fn begin_anew<S: Site>(
     let header = Header { whole: *whole, temporary: NO_INODE, number: site.number()?, lost };
     if let Some(before) = before {
         for begin in before.begun() {
-            site.remove_journal(begin);
+            site.remove_journal(begin)?;
         }
         // Nothing knows of them from now on.
         site.sync_names()?;
@@ -391,7 +395,8 @@ impl<S: Site> Claim<S> {
 /// If the directory cannot be synced: then the register stays.
 fn tidy<S: Site>(site: &S, open: &S::Open, register: &Register) -> io::Result<()> {
     for begin in register.begun() {
-        site.remove_journal(begin);
+        // One that stays is of this register's number, which no other has.
+        let _ = site.remove_journal(begin);
     }
     site.remove_temporary();
     site.sync_names()?;

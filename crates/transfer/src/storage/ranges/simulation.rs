@@ -536,7 +536,7 @@ impl Node {
     fn bring(&self, claim: &Claim<Node>) {
         let (number, part) = (claim.header.number, &claim.part.bytes);
         if !self.is_there_by_the_journal(number, part) {
-            Site::remove_journal(self, part.start);
+            Site::remove_journal(self, part.start).unwrap();
             self.step().change(Change::Set(Entry::Journal(part.start), 0));
             self.write(claim, BAD);
             self.write(claim, GOOD[self.source]);
@@ -696,12 +696,13 @@ impl Site for Node {
         Ok(())
     }
 
-    fn remove_journal(&self, range_begin: u64) {
+    fn remove_journal(&self, range_begin: u64) -> io::Result<()> {
         let mut world = self.step();
         world.change(Change::Remove(Entry::Journal(range_begin)));
         world.journals.remove(&range_begin);
         let step = world.step;
         world.removed_at.get_or_insert(step);
+        Ok(())
     }
 
     fn remove_temporary(&self) {

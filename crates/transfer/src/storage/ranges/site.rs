@@ -206,8 +206,12 @@ impl Site for Directory {
         sync_directory(&self.directory)
     }
 
-    fn remove_journal(&self, range_begin: u64) {
-        self.remove(&range_journal_name(&self.name, range_begin));
+    fn remove_journal(&self, range_begin: u64) -> io::Result<()> {
+        let journal = range_journal_name(&self.name, range_begin);
+        match unlinkat(&self.directory, &*journal, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn remove_temporary(&self) {

@@ -71,6 +71,18 @@ fn a_range_of_another_cut_takes_the_journals_away_that_tell_of_its_bytes() {
 }
 
 #[test]
+fn a_range_is_not_begun_while_a_journal_of_another_cut_cannot_be_removed() {
+    let (place, site, whole) = real();
+    drop(claimed(site(), &whole, 0..100, 1).unwrap());
+    let journal = place.path().join(format!(".x.{:016x}.haul-range", 0));
+    // What unlink(2) refuses.
+    std::fs::create_dir(&journal).unwrap();
+    assert!(claimed(site(), &whole, 50..150, 1).is_err());
+    std::fs::remove_dir(&journal).unwrap();
+    assert!(claimed(site(), &whole, 50..150, 1).is_ok());
+}
+
+#[test]
 fn a_register_that_is_torn_is_taken_for_one_that_had_said_anything() {
     let (place, site, whole) = real();
     assert_eq!(claimed(site(), &whole, 0..100, 1).unwrap().finish().unwrap(), Finished::Waiting);
