@@ -1,7 +1,7 @@
 //! Options for the connections of a transfer: local ends, class, SciTags.
 
 use crate::harness::{
-    Place, assert_same_files,
+    PATIENCE, Place, assert_same_files,
     process::Haul,
     server::{Server, ServerSetup},
 };
@@ -21,7 +21,7 @@ use std::{
     os::fd::OwnedFd,
     process::Command,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Streams take the local ends in turn, and the report adds them up.
@@ -167,7 +167,7 @@ fn listen_to_packets(namespace: &Namespace) -> OwnedFd {
     listener.unwrap()
 }
 
-/// Silence after which a transfer is over.
+/// Silence after which a transfer is over that has begun.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// A transfer in a namespace, and each of its packets: none goes out without its class, and those
@@ -188,11 +188,15 @@ fn each_packet_of_a_transfer_has_its_class_and_the_label_of_the_stream_that_fire
     let listener = listen_to_packets(&namespace);
     let hears = thread::spawn(move || {
         let (mut packet, mut segments) = ([0; 64], Vec::new());
-        // The head is enough; the rest of each packet is thrown away.
-        while let Ok((len, _)) = recv(&listener, &mut packet[..], RecvFlags::empty()) {
-            segments.extend(Segment::read(&packet[..len]));
+        let begun = Instant::now();
+        loop {
+            // The head is enough; the rest of each packet is thrown away.
+            match recv(&listener, &mut packet[..], RecvFlags::empty()) {
+                Ok((len, _)) => segments.extend(Segment::read(&packet[..len])),
+                Err(_) if segments.is_empty() && begun.elapsed() < PATIENCE => {}
+                Err(_) => return segments,
+            }
         }
-        segments
     });
     let collected = collector.local_addr().unwrap().to_string();
     let words = words!["push", place.source("large"), server.url(""), "--dscp", "af11", "--json"];
