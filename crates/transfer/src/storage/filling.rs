@@ -78,8 +78,9 @@ pub fn widen(directory: &OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a shared lock; false where the file system has none.
-fn is_shared(directory: &OwnedFd) -> bool {
+/// Takes a shared lock, which waits for a session that gives the mode; false where the file system
+/// has none.
+pub fn is_shared(directory: &OwnedFd) -> bool {
     for _ in 0..TRIES {
         match flock(directory, FlockOperation::NonBlockingLockShared) {
             Err(Errno::WOULDBLOCK) => thread::sleep(POLL),
@@ -90,9 +91,25 @@ fn is_shared(directory: &OwnedFd) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use std::fs::File;
+    use haul_testkit::skip::skip;
+    use rustix::{process::Uid, thread::set_thread_res_uid};
+    use std::{fs::File, path::Path};
+
+    /// Runs a test as a user who is not root, and whose directory it is: root may write into each.
+    pub fn not_as_root(place: &Path, test: impl FnOnce() + Send) {
+        if !geteuid().is_root() {
+            return test();
+        }
+        let nobody = Uid::from_raw(65534);
+        std::os::unix::fs::chown(place, Some(nobody.as_raw()), None).unwrap();
+        let run = || match set_thread_res_uid(nobody, nobody, nobody) {
+            Ok(()) => test(),
+            Err(errno) => skip("a user who is not root", errno),
+        };
+        thread::scope(|scope| scope.spawn(run).join().unwrap());
+    }
 
     /// Whether a session may narrow the directory soon: other tests fork.
     fn narrows(filling: &Filling, directory: &OwnedFd) -> bool {

@@ -7,6 +7,7 @@ use crate::{
         aborted::sync_directory,
         attributes::attributes_fault,
         conflict::{gives_way, is_directory},
+        filling::{OWN_BITS, is_shared},
         fresh::Fresh,
         hidden_names::is_hidden,
         name_at_target::{final_name, name_refused},
@@ -220,9 +221,16 @@ impl TargetPlace {
         let Self::Below { root, base, rename, rules, .. } = self else { return Ok(()) };
         let name = final_name(base, rename.as_deref(), &offer.name);
         let set = root.open_directory(&name, Links::Refuse).and_then(|directory| {
-            // Another session fills it, and gives it all that at its own end.
             if is_narrowed(offer, rules) && !rules.filling.may_narrow(&name, &directory) {
-                return Ok(());
+                // Another session fills it, and narrows it at its own end: not just now, or this
+                // would widen it behind that.
+                is_shared(&directory);
+                let wide = FileOffer { mode: offer.mode | OWN_BITS, ..offer.clone() };
+                rules.attributes.apply(&directory, &wide, true)?;
+                // That one may be through by now, and have found this lock.
+                if !rules.filling.may_narrow(&name, &directory) {
+                    return Ok(());
+                }
             }
             rules.attributes.apply(&directory, offer, true)
         });
@@ -255,10 +263,13 @@ fn make_durable_directories(root: &Root, name: &[u8]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::file_options::{OnConflict, Recording, Removal};
+    use crate::{
+        file_options::{OnConflict, Recording, Removal},
+        storage::filling::tests::not_as_root,
+    };
     use haul_protocol::message::Compared;
     use haul_testkit::{mount::Mount, skip::skip};
-    use rustix::fs::{IFlags, ioctl_setflags};
+    use rustix::fs::{FlockOperation, IFlags, flock, ioctl_setflags};
     use std::{
         fs::{self, File, Permissions},
         os::unix::fs::{MetadataExt, PermissionsExt},
@@ -443,6 +454,30 @@ mod tests {
         let root = Root::open(directory.path()).unwrap();
         let place = TargetPlace::resolve(&root, b"", PathMeans::Directory, plain).unwrap();
         assert!(place.finish_directory(&offer).is_err(), "its time is another");
+    }
+
+    #[test]
+    fn a_directory_that_another_session_fills_gets_all_but_its_narrow_mode() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ro");
+        not_as_root(directory.path(), || {
+            fs::create_dir(&path).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(0o700)).unwrap();
+            let session = resolved(directory.path(), b"", PathMeans::Directory);
+            let narrow = offer("ro", FileKind::Directory, 0);
+            let narrow = FileOffer { mtime_s: 77, mode: 0o555, ..narrow };
+            let finished = || {
+                session.finish_directory(&narrow).unwrap();
+                let there = fs::metadata(&path).unwrap();
+                (there.mode() & 0o7777, there.mtime())
+            };
+            let held = File::open(&path).unwrap();
+            flock(&held, FlockOperation::LockShared).unwrap();
+            assert_eq!(finished(), (0o755, 77));
+            drop(held);
+            // Other tests fork.
+            assert!((0..200).any(|_| finished() == (0o555, 77)));
+        });
     }
 
     #[test]
