@@ -36,18 +36,17 @@ const NARROW_TRIES: u32 = 3;
 pub struct Filling(Lock<BTreeMap<Vec<u8>, OwnedFd>>);
 
 impl Filling {
-    /// Keeps others from narrowing the directory until this session is through.
-    pub fn hold(&self, name: &[u8], directory: OwnedFd) {
-        let has_room = |held: &BTreeMap<_, _>| held.len() < HELD_MAX && !held.contains_key(name);
-        if !has_room(&lock(&self.0)) {
-            return;
+    /// Lets this user write into a directory of its own, whatever mode another session gave it
+    /// meanwhile. With `until_through` others are kept from narrowing it until this session is
+    /// through.
+    pub fn hold(&self, name: &[u8], directory: OwnedFd, until_through: bool) -> io::Result<()> {
+        let is_locked = is_shared(&directory);
+        open_to_owner(&directory)?;
+        let mut held = lock(&self.0);
+        if until_through && is_locked && held.len() < HELD_MAX {
+            held.insert(name.to_vec(), directory);
         }
-        if is_shared(&directory) {
-            let mut held = lock(&self.0);
-            if has_room(&held) {
-                held.insert(name.to_vec(), directory);
-            }
-        }
+        Ok(())
     }
 
     /// Lets go of the directory; whether this session may narrow its mode, for as long as
@@ -71,8 +70,14 @@ pub fn widen(directory: &OwnedFd) -> io::Result<()> {
         return Ok(());
     }
     is_shared(directory);
-    let mode = fstat(directory)?.st_mode & 0o7777;
-    if mode & OWN_BITS != OWN_BITS {
+    open_to_owner(directory)
+}
+
+/// Widens the mode of a directory that is this user's.
+fn open_to_owner(directory: &OwnedFd) -> io::Result<()> {
+    let there = fstat(directory)?;
+    let mode = there.st_mode & 0o7777;
+    if mode & OWN_BITS != OWN_BITS && there.st_uid == geteuid().as_raw() {
         fchmod(directory, Mode::from_raw_mode(mode | OWN_BITS))?;
     }
     Ok(())
@@ -121,14 +126,14 @@ pub(super) mod tests {
         let place = tempfile::tempdir().unwrap();
         let open = || OwnedFd::from(File::open(place.path()).unwrap());
         let (one, other, third) = (Filling::default(), Filling::default(), Filling::default());
-        one.hold(b"ro", open());
-        other.hold(b"ro", open());
+        one.hold(b"ro", open(), true).unwrap();
+        other.hold(b"ro", open(), true).unwrap();
         assert!(!one.may_narrow(b"ro", open()), "the other fills it");
         assert!(!one.may_narrow(b"ro", open()), "it had let go before");
         let narrowing = open();
         assert!(narrows(&other, &narrowing));
         let waiting = thread::scope(|scope| {
-            let waiting = scope.spawn(|| third.hold(b"ro", open()));
+            let waiting = scope.spawn(|| third.hold(b"ro", open(), true));
             thread::sleep(2 * POLL);
             drop(narrowing);
             waiting.join()
@@ -139,11 +144,30 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_session_that_waited_for_another_to_narrow_a_directory_widens_it() {
+        let place = tempfile::tempdir().unwrap();
+        let open = || OwnedFd::from(File::open(place.path()).unwrap());
+        let (filling, narrowing) = (Filling::default(), open());
+        fchmod(&narrowing, Mode::from_raw_mode(0o755)).unwrap();
+        flock(&narrowing, FlockOperation::LockExclusive).unwrap();
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| filling.hold(b"ro", open(), false));
+            thread::sleep(2 * POLL);
+            fchmod(&narrowing, Mode::from_raw_mode(0o555)).unwrap();
+            drop(narrowing);
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(fstat(open()).unwrap().st_mode & 0o777, 0o755);
+        assert!(lock(&filling.0).is_empty(), "not until it is through");
+    }
+
+    #[test]
     fn a_session_holds_no_more_directories_than_it_may() {
         let place = tempfile::tempdir().unwrap();
         let filling = Filling::default();
         for number in 0..2 * HELD_MAX {
-            filling.hold(format!("{number}").as_bytes(), File::open(place.path()).unwrap().into());
+            let directory = File::open(place.path()).unwrap().into();
+            filling.hold(format!("{number}").as_bytes(), directory, true).unwrap();
         }
         assert_eq!(lock(&filling.0).len(), HELD_MAX);
     }

@@ -24,7 +24,7 @@ use haul_protocol::{
     message::{Digest, Fault, FaultCode, FileKind, FileOffer, Growth, Plan, Side},
 };
 use rustix::{
-    fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fsync, linkat, unlinkat},
+    fs::{AtFlags, FileType, Mode, OFlags, Stat, fsync, linkat, unlinkat},
     io::Errno,
     process::geteuid,
 };
@@ -119,8 +119,8 @@ impl Preparing<'_> {
                 return Err(same_file(&name));
             }
             if !self.rules.file_options.leaves_nothing() {
-                self.hold_narrow(&name);
-                self.make_writable(&name, there);
+                let is_wide = there.st_mode & OWN_BITS == OWN_BITS;
+                self.keep_writable(&name, is_wide);
                 staged::take_up_left(self.root, &name)?;
             }
             self.rules.attributes.count_directory(there, self.offer);
@@ -151,7 +151,7 @@ impl Preparing<'_> {
             match staged::begin(self.root, &name, mode, self.rules.file_options)? {
                 Begun::Plain => {}
                 Begun::Shown => {
-                    self.hold_narrow(&name);
+                    self.keep_writable(&name, false);
                     return Ok(Prepared::Skip);
                 }
                 Begun::Hidden { directory, is_new } => {
@@ -173,32 +173,24 @@ impl Preparing<'_> {
             fresh.add(&name);
         }
         if self.staged.is_none() {
-            self.hold_narrow(&name);
+            self.keep_writable(&name, new_levels > 0);
         }
         let root = self.root.clone();
         Ok(self.ready(name, Shape::Directory { root, new_levels }, None))
     }
 
-    /// Keeps other sessions that fill the same directory from giving it a mode before this one is
-    /// through, in which this user may not write.
-    fn hold_narrow(&self, name: &[u8]) {
-        if is_narrowed(self.offer, self.rules)
-            && let Ok(directory) = self.root.open_directory(name, Links::Refuse)
-        {
-            self.rules.filling.hold(name, directory);
-        }
-    }
-
     /// Lets this user write into a directory of its own that has no such mode, as an earlier
-    /// session may have left it: it gets the source's mode at the end. Who cannot do so is told by
-    /// the first file that comes there.
-    fn make_writable(&self, name: &[u8], there: &Stat) {
-        let (mode, user) = (there.st_mode & 0o7777, geteuid());
-        if mode & OWN_BITS == OWN_BITS || there.st_uid != user.as_raw() || user.is_root() {
+    /// session may have left it or another may give it now, until this one is through: it gets the
+    /// source's mode at the end. Who cannot do so is told by the first file that comes there.
+    /// `is_wide`: it had a mode to write into when it was looked at.
+    fn keep_writable(&self, name: &[u8], is_wide: bool) {
+        let is_narrowed = is_narrowed(self.offer, self.rules);
+        if geteuid().is_root() || is_wide && !is_narrowed {
             return;
         }
-        let directory = self.root.open_directory(name, Links::Refuse);
-        let _ = directory.map(|it| fchmod(it, Mode::from_raw_mode(mode | OWN_BITS)));
+        if let Ok(directory) = self.root.open_directory(name, Links::Refuse) {
+            let _ = self.rules.filling.hold(name, directory, is_narrowed);
+        }
     }
 
     /// Fails in a dry run where something is in the way of the parent directory, and so of all
@@ -488,11 +480,17 @@ mod tests {
     use super::*;
     use crate::{
         file_options::FileOptions,
-        storage::target_place::{PathMeans, TargetPlace},
+        storage::{
+            filling::tests::not_as_root,
+            target_place::{PathMeans, TargetPlace},
+        },
     };
     use haul_testkit::skip::skip;
     use rustix::fs::{IFlags, ioctl_setflags};
-    use std::os::unix::fs::MetadataExt;
+    use std::{
+        fs::Permissions,
+        os::unix::fs::{MetadataExt, PermissionsExt},
+    };
 
     #[test]
     fn a_directory_is_never_wider_than_its_source_while_it_is_received() {
@@ -630,6 +628,43 @@ mod tests {
             assert!(matches!(prepare(&session, &offer), Ok(Prepared::Skip)));
             assert_eq!(place.path().join("tree/told").exists(), !dry_run);
         }
+    }
+
+    /// Case of another session that narrows a directory just after this one looked for it.
+    #[test]
+    fn a_directory_that_another_session_narrows_meanwhile_can_be_filled() {
+        let place = tempfile::tempdir().unwrap();
+        let (path, hidden) = (place.path().join("ro"), place.path().join(".ro.haul-staged"));
+        let narrow = |path| std::fs::set_permissions(path, Permissions::from_mode(0o555)).unwrap();
+        let offer = FileOffer { mode: 0o555, ..offer("ro", FileKind::Directory, 0) };
+        let mode_after = |there: Option<&Stat>| {
+            // With these options nothing is hidden.
+            let options = FileOptions { move_sources: true, ..FileOptions::default() };
+            let session = below(place.path(), options);
+            let TargetPlace::Below { root, rules, .. } = &session else { panic!("it is no null:") };
+            let (grid, digest) = (SpanGrid::new(0, 64 << 10).unwrap(), Digest::None);
+            let offer = &offer;
+            let (in_fresh, staged) = (false, None);
+            let preparing = Preparing { root, rules, offer, grid, digest, in_fresh, staged };
+            preparing.directory(b"ro".to_vec(), there, &mut Fresh::default()).unwrap();
+            std::fs::metadata(&path).unwrap().mode() & 0o777
+        };
+        not_as_root(place.path(), || {
+            std::fs::create_dir(&path).unwrap();
+            let before = rustix::fs::stat(&path).unwrap();
+            let modes = [Some(&before), None].map(|there| {
+                narrow(&path);
+                mode_after(there)
+            });
+            assert_eq!(modes, [0o755; 2], "it was there when it was looked for, or came then");
+            std::fs::remove_dir(&path).unwrap();
+            let killed = Root::open(place.path()).unwrap().of_session();
+            let begun = staged::begin(&killed, b"ro", 0o755, FileOptions::default());
+            assert!(matches!(begun, Ok(Begun::Hidden { .. })));
+            drop((begun, killed));
+            narrow(&hidden);
+            assert_eq!(mode_after(None), 0o755, "a killed session had it hidden");
+        });
     }
 
     /// Offer of another name of the file `first`.
