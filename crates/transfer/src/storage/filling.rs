@@ -3,9 +3,11 @@
 //! A session that fills such a directory holds a shared flock(2) on it, and narrows its mode at the
 //! end only where no other session holds one: the last of them does. A session that dies lets go of
 //! its lock, and the next one to the directory gives it its mode. Where a file system shows no host
-//! the locks of another, or a session has very many such directories, the one that is through first
-//! narrows the mode, and files of the others may fail and need another run.
+//! the locks of another, or a session has more such directories than its share of the descriptors,
+//! the one that is through first narrows the mode, and files of the others may fail and need
+//! another run.
 
+use super::open_files::{Pass, Share};
 use crate::locks::{Lock, lock};
 use rustix::{
     fs::{FlockOperation, Mode, fchmod, flock, fstat},
@@ -23,28 +25,38 @@ use std::{
 /// Permission bits of a directory that its user writes into.
 pub const OWN_BITS: u32 = 0o700;
 
-/// Most directories that a session holds: each takes a descriptor.
-const HELD_MAX: usize = 64;
 /// Looks at a lock that another session holds while it gives the mode.
 const TRIES: u32 = 50;
 const POLL: Duration = Duration::from_millis(10);
 /// Looks at a lock before a directory is left to the session that holds it.
 const NARROW_TRIES: u32 = 3;
 
-/// Directories that this session fills, by name.
-#[derive(Debug, Default)]
-pub struct Filling(Lock<BTreeMap<Vec<u8>, OwnedFd>>);
+/// Directories that this session fills.
+#[derive(Debug)]
+pub struct Filling {
+    /// Directories that it holds, by name: each takes a descriptor.
+    held: Lock<BTreeMap<Vec<u8>, (OwnedFd, Pass)>>,
+    share: Share,
+}
+
+impl Default for Filling {
+    fn default() -> Self {
+        Self { held: Lock::default(), share: Share::of_filled_directories() }
+    }
+}
 
 impl Filling {
     /// Lets this user write into a directory of its own, whatever mode another session gave it
     /// meanwhile. With `until_through` others are kept from narrowing it until this session is
-    /// through.
+    /// through, as far as its share of the descriptors goes.
     pub fn hold(&self, name: &[u8], directory: OwnedFd, until_through: bool) -> io::Result<()> {
+        let pass = if until_through { self.share.take() } else { None };
         let is_locked = is_shared(&directory);
         open_to_owner(&directory)?;
-        let mut held = lock(&self.0);
-        if until_through && is_locked && held.len() < HELD_MAX {
-            held.insert(name.to_vec(), directory);
+        if let Some(pass) = pass.filter(|_| is_locked) {
+            // The pass of one that is replaced goes back behind this lock, for it takes another.
+            let replaced = lock(&self.held).insert(name.to_vec(), (directory, pass));
+            drop(replaced);
         }
         Ok(())
     }
@@ -52,7 +64,8 @@ impl Filling {
     /// Lets go of the directory; whether this session may narrow its mode, for as long as
     /// `directory` is open.
     pub fn may_narrow(&self, name: &[u8], directory: impl AsFd) -> bool {
-        lock(&self.0).remove(name);
+        let held = lock(&self.held).remove(name);
+        drop(held);
         let narrow = FlockOperation::NonBlockingLockExclusive;
         (0..NARROW_TRIES).any(|number| {
             // A process that was just forked has the lock until its execve(2).
@@ -158,17 +171,26 @@ pub(super) mod tests {
             waiting.join().unwrap().unwrap();
         });
         assert_eq!(fstat(open()).unwrap().st_mode & 0o777, 0o755);
-        assert!(lock(&filling.0).is_empty(), "not until it is through");
+        assert!(lock(&filling.held).is_empty(), "not until it is through");
     }
 
     #[test]
-    fn a_session_holds_no_more_directories_than_it_may() {
+    fn a_session_holds_directories_as_far_as_its_share_goes_and_widens_the_others() {
         let place = tempfile::tempdir().unwrap();
-        let filling = Filling::default();
-        for number in 0..2 * HELD_MAX {
-            let directory = File::open(place.path()).unwrap().into();
-            filling.hold(format!("{number}").as_bytes(), directory, true).unwrap();
+        let open = || OwnedFd::from(File::open(place.path()).unwrap());
+        let (first, next) = (Filling::default(), Filling::default());
+        for number in 0..100 {
+            fchmod(open(), Mode::from_raw_mode(0o555)).unwrap();
+            first.hold(format!("{number}").as_bytes(), open(), true).unwrap();
+            assert_eq!(fstat(open()).unwrap().st_mode & 0o777, 0o755);
         }
-        assert_eq!(lock(&filling.0).len(), HELD_MAX);
+        let held = || lock(&first.held).len();
+        assert!((1..=64).contains(&held()) && first.share.take().is_none(), "{}", held());
+        next.hold(b"ro", open(), true).unwrap();
+        assert_eq!(lock(&next.held).len(), 1, "each has one");
+        let before = held();
+        first.may_narrow(b"0", open());
+        assert_eq!(held(), before - 1);
+        assert!(first.share.take().is_some() || before == 64, "its pass is back");
     }
 }

@@ -27,6 +27,10 @@ const LARGE_FILES_MAX: u64 = 64;
 const LARGE_FILES_MAX_ALL: u64 = 4096;
 const KEPT_FILES_MAX: u64 = 32;
 const HIDDEN_DIRECTORIES_MAX: u64 = 64;
+/// Most directories of a narrow mode that all sessions together keep from being narrowed.
+const FILLED_DIRECTORIES_MAX: u64 = 1024;
+/// Most directories of a narrow mode that one session keeps from being narrowed.
+const FILLED_DIRECTORIES_MAX_EACH: u64 = 64;
 /// Most files that a session opens at a time to read them ahead.
 const AHEAD_FILES_MAX: u64 = 256;
 /// Most files that all sessions together have read ahead and keep open for their streams.
@@ -132,6 +136,14 @@ impl Share {
         static GATE: OnceLock<Gate> = OnceLock::new();
         let most = part_of(descriptors(), 8, AHEAD_KEPT_FILES_MAX);
         Self::of(GATE.get_or_init(|| Gate::new(most, AHEAD_KEPT_FILES_MAX_EACH)))
+    }
+
+    /// Share of the directories that a session fills and keeps others from narrowing.
+    #[must_use]
+    pub fn of_filled_directories() -> Self {
+        static GATE: OnceLock<Gate> = OnceLock::new();
+        let most = part_of(descriptors(), 64, FILLED_DIRECTORIES_MAX);
+        Self::of(GATE.get_or_init(|| Gate::new(most, FILLED_DIRECTORIES_MAX_EACH)))
     }
 
     fn of(gate: &'static Gate) -> Self {
@@ -249,6 +261,15 @@ mod tests {
         let most = part_of(descriptors(), 8, AHEAD_KEPT_FILES_MAX);
         let count = take_all(&Share::of_ahead_files()).len() as u64;
         let most_each = most.div_ceil(2).min(AHEAD_KEPT_FILES_MAX_EACH);
+        assert!((1..=most_each).contains(&count), "{count} of {most}");
+    }
+
+    /// The gate is the process's: other tests may hold some of it, which leaves fewer.
+    #[test]
+    fn directories_that_are_filled_take_no_more_of_the_descriptors_than_half_of_a_64th() {
+        let most = part_of(descriptors(), 64, FILLED_DIRECTORIES_MAX);
+        let count = take_all(&Share::of_filled_directories()).len() as u64;
+        let most_each = most.div_ceil(2).min(FILLED_DIRECTORIES_MAX_EACH);
         assert!((1..=most_each).contains(&count), "{count} of {most}");
     }
 
