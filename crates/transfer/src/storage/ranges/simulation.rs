@@ -845,7 +845,7 @@ fn no_plan_is_all_done_without_the_name_though_somebody_removes_the_temporary() 
 
 #[test]
 fn a_shard_that_is_run_twice_at_once_brings_its_range_once() {
-    for seed in 0..40 {
+    for seed in 0..16 {
         let twice = Faults { twins: 2, ..NONE };
         run(seed, twice);
         run(seed, Faults { kills: 20 + seed % 50, ..twice });
@@ -859,7 +859,7 @@ fn a_shard_that_is_run_twice_at_once_brings_its_range_once() {
 
 #[test]
 fn plans_that_cut_a_file_at_other_places_make_one_file() {
-    for seed in 0..100 {
+    for seed in 0..32 {
         let cuts = Faults { other_cuts: true, ..NONE };
         run(seed, cuts);
         run(seed, Faults { kills: 15 + seed % 50, ..cuts });
@@ -870,7 +870,7 @@ fn plans_that_cut_a_file_at_other_places_make_one_file() {
 
 #[test]
 fn sessions_that_read_back_what_is_there_take_nothing_from_the_others() {
-    for seed in 0..60 {
+    for seed in 0..24 {
         let (rechecks, twins) = (2 + seed % 4, 1 + seed as usize % 2);
         let reading = Faults { rechecks, twins, ..NONE };
         run(seed, reading);
