@@ -9,6 +9,7 @@ use super::{
 };
 use haul_protocol::limits::SPAN_BYTES_MIN;
 use std::{
+    collections::HashSet,
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::ffi::OsStrExt,
@@ -61,7 +62,9 @@ pub(super) fn cut(
             large.push((*batch, stripe_bytes));
         }
     }
-    batches.retain(|batch| !large.iter().any(|(large, _)| large == batch));
+    // No two batches have a line in common.
+    let cut: HashSet<u64> = large.iter().map(|(batch, _)| batch.from).collect();
+    batches.retain(|batch| !cut.contains(&batch.from));
     share_out(&large, &mut lists);
     Ok(lists)
 }
