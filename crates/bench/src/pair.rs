@@ -5,7 +5,7 @@ use crate::{
     workshop::{Residency, SOURCE, TARGET, Workshop},
 };
 use anyhow::{Context, Result, bail};
-use haul_datapath::choose::{CongestionChoice, congestion};
+use haul_datapath::choose::{CongestionChoice, PathLength, congestion};
 use haul_scratch::child::{Child, Wanted};
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 use std::time::Duration;
@@ -127,7 +127,8 @@ pub enum Outcome {
 
 /// The congestion control that haul itself would choose over loopback.
 pub fn loopback_congestion(workshop: &Workshop) -> CongestionChoice {
-    congestion(&workshop.host, LOOPBACK_RTT, workshop.host.may_administer_network)
+    let length = PathLength { rtt: LOOPBACK_RTT, one_subnet: true };
+    congestion(&workshop.host, length, workshop.host.may_administer_network)
 }
 
 impl Pair {

@@ -18,8 +18,9 @@ pub use cases::LARGE_BYTES;
 use cases::{ReceiveCase, SendCase, receiving, sending};
 pub use facts::{ReceiveFacts, SendFacts, Source, Target};
 pub use path::{
-    CongestionChoice, Loss, SPAN_BYTES_DEFAULT, SPAN_BYTES_MAX, SPAN_BYTES_MIN, SPANS_PER_FILE_MAX,
-    STREAMS_MAX, StreamFacts, congestion, congestion_again, send_buffer_bytes, span_bytes, streams,
+    CongestionChoice, Loss, PathLength, PathSeen, SPAN_BYTES_DEFAULT, SPAN_BYTES_MAX,
+    SPAN_BYTES_MIN, SPANS_PER_FILE_MAX, STREAMS_MAX, StreamFacts, congestion, congestion_again,
+    send_buffer_bytes, span_bytes, streams,
 };
 pub use place::{Placement, placement};
 pub use rechoosing::{Slowdown, Turn, WINDOW_BYTES, send_engine_again};

@@ -557,7 +557,7 @@ impl<'a> Client<'a> {
         let pulls = self.open.direction == Direction::Pull && !self.file_options.dry_run;
         // A control that is chosen has to be set before the connection is made, and by the server's
         // round trip too.
-        let keeps_control = choose_congestion(&self.host, rtt).control.is_none();
+        let keeps_control = choose_congestion(&self.host, control, rtt).control.is_none();
         if !pulls || rtt < EARLY_FROM_RTT || !keeps_control {
             return None;
         }
@@ -791,7 +791,7 @@ impl<'a> Client<'a> {
             content: self.manifest.is_some()
                 || (self.options.verify_target && self.open.direction == Direction::Pull),
             host: self.host.clone(),
-            congestion: choose_congestion(&self.host, rtt),
+            congestion: choose_congestion(&self.host, opened.control.socket(), rtt),
             pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,
             rdma: opened.rdma.clone(),

@@ -12,6 +12,7 @@ pub mod reachable;
 mod refusals;
 mod sessions;
 
+use crate::problem::Problem;
 use crate::{
     Interrupt,
     error::problem,
@@ -26,9 +27,11 @@ use crate::{
     transport::{resolve, tls},
     url::HaulUrl,
 };
-use crate::{problem::Problem, session::streams::choose_congestion};
 use doorman::{Strangers, Threads};
-use haul_datapath::Host;
+use haul_datapath::{
+    Host,
+    choose::{self, PathLength},
+};
 pub use inlet::Inlet;
 use open_sessions::Sessions;
 use reachable::Hosts;
@@ -126,7 +129,9 @@ impl Server {
         let (listener, address) = listen(&options.listen)?;
         let host = Arc::new(Host::read(Path::new("/")));
         // What a path of no length takes; a socket of a longer path is set when it is accepted.
-        if let Some(control) = choose_congestion(&host, Duration::ZERO).control {
+        if let Some(control) =
+            choose::congestion(&host, PathLength::default(), host.may_administer_network).control
+        {
             let _ = haul_sys::congestion::set_congestion(&listener, &control);
         }
         mark(&listener, &options)?;

@@ -7,6 +7,11 @@ use crate::{Host, choose::facts::counted};
 /// Round trip below which a path is within a site: the wire is never idle for want of a window.
 const SHORT_PATH_RTT: Duration = Duration::from_millis(1);
 
+/// Round trip up to which that between two ends in one subnet is taken for a queue's: 4 MB, as a
+/// port may hold in a switch, leave it within 32 ms at 1 Gbit/s. Beyond it the subnet spans a long
+/// circuit.
+const QUEUE_RTT_MAX: Duration = Duration::from_millis(32);
+
 /// Rate at which a long path gets one stream for each span in flight, within the two limits below.
 const LONG_PATH_RATE_BITS_PER_S: u64 = 10_000_000_000;
 const LONG_PATH_STREAMS_MIN: u64 = 4;
@@ -34,45 +39,76 @@ pub const SPAN_BYTES_MAX: u64 = 1 << 30;
 pub const SPANS_PER_FILE_MAX: u64 = 1 << 20;
 
 /// A choice of congestion control for each socket, or the system's own left as it is, and why.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CongestionChoice {
     /// The name to set with TCP_CONGESTION; `None` leaves the system's.
     pub control: Option<String>,
     pub because: String,
+    /// The path that it is for.
+    pub length: PathLength,
 }
 
-/// Chooses the congestion control by the path's round trip.
+/// Facts that tell how long a path is.
+///
+/// A round trip alone does not tell: others may have filled a queue on the way for as long as this
+/// end has looked, and the path is then taken for longer than it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathLength {
+    /// The shortest round trip that was seen.
+    pub rtt: Duration,
+    /// Whether both ends are in one subnet, without a router between them.
+    pub one_subnet: bool,
+}
+
+impl PathLength {
+    /// Whether the path is within a site.
+    fn is_short(self) -> bool {
+        self.rtt < SHORT_PATH_RTT || (self.one_subnet && self.rtt <= QUEUE_RTT_MAX)
+    }
+
+    /// The sign by which a short path is known, in words.
+    fn short_because(self) -> String {
+        let round_trip = milliseconds(self.rtt);
+        if self.rtt < SHORT_PATH_RTT {
+            format!("the round trip takes {round_trip}")
+        } else {
+            format!("both ends are in one subnet, so a round trip of {round_trip} is a queue's")
+        }
+    }
+}
+
+/// Chooses the congestion control by the path's length.
 ///
 /// On short paths BBR's pacing costs most of the rate (1.9 GB/s where cubic has 6.6, on loopback).
 /// Without CAP_NET_ADMIN only the allowed ones may be chosen (tcp(7), TCP_CONGESTION): give
 /// [`Host::may_administer_network`] as `may_choose_any`. The call can still be refused in a
 /// container; the system's own is then used.
 #[must_use]
-pub fn congestion(host: &Host, rtt: Duration, may_choose_any: bool) -> CongestionChoice {
+pub fn congestion(host: &Host, length: PathLength, may_choose_any: bool) -> CongestionChoice {
     let own = match host.congestion_default.as_str() {
         "" => "not known by name",
         name => name,
     };
-    let round_trip = milliseconds(rtt);
-    if rtt >= SHORT_PATH_RTT {
+    let round_trip = milliseconds(length.rtt);
+    if !length.is_short() {
         let because = format!(
             "the round trip takes {round_trip}, so the system's congestion control ({own}) stays"
         );
-        return CongestionChoice { control: None, because };
+        return CongestionChoice { control: None, because, length };
     }
     if matches!(own, "cubic" | "reno") {
         let because = format!("the system's congestion control is {own}, right for {round_trip}");
-        return CongestionChoice { control: None, because };
+        return CongestionChoice { control: None, because, length };
     }
     let permitted =
         if may_choose_any { &host.congestion_available } else { &host.congestion_allowed };
     // Reno is part of every kernel and permitted to everyone.
     let name = if permitted.iter().any(|name| name == "cubic") { "cubic" } else { "reno" };
     let because = format!(
-        "the round trip takes {round_trip}, where {name} does not hold the rate back as pacing by \
-         the system's own ({own}) may"
+        "{}, where {name} does not hold the rate back as pacing by the system's own ({own}) may",
+        length.short_because()
     );
-    CongestionChoice { control: Some(name.to_owned()), because }
+    CongestionChoice { control: Some(name.to_owned()), because, length }
 }
 
 /// The loss of a path, by what was sent again.
@@ -111,17 +147,36 @@ impl Loss {
     }
 }
 
-/// Chooses another congestion control for a long path that loses segments again and again, if
-/// `own`, the one at work, takes each loss for a full queue, and one that does not is permitted.
+/// Facts of a path that streams have been at work on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PathSeen {
+    /// The length; a round trip of zero if none was seen yet.
+    pub length: PathLength,
+    pub loss: Loss,
+    /// Whether what is sent waits in a queue: the path is then full, and loses for that.
+    pub is_full: bool,
+}
+
+/// Chooses another congestion control than `own`, the one at work, when a path is seen to be
+/// another than it was taken for.
+///
+/// On a path that turns out to be short it is that of a short one, in place of BBR, which paces. On
+/// a long path that loses segments again and again without being full it is BBR, if `own` takes each
+/// loss for a full queue, and BBR is permitted.
 #[must_use]
 pub fn congestion_again(
     host: &Host,
     own: &str,
-    rtt: Duration,
-    loss: Loss,
+    seen: PathSeen,
     may_choose_any: bool,
 ) -> Option<CongestionChoice> {
-    if rtt < SHORT_PATH_RTT || !matches!(own, "cubic" | "reno") || !loss.is_lossy() {
+    let PathSeen { length, loss, is_full } = seen;
+    if length.is_short() {
+        let is_seen_and_paced = !length.rtt.is_zero() && own.starts_with("bbr");
+        return Some(congestion(host, length, may_choose_any))
+            .filter(|choice| is_seen_and_paced && choice.control.is_some());
+    }
+    if is_full || !matches!(own, "cubic" | "reno") || !loss.is_lossy() {
         return None;
     }
     let permitted =
@@ -131,9 +186,9 @@ pub fn congestion_again(
         "{:.2} % of what was sent had to be sent again, at a round trip of {}: {control} does not \
          take each loss for a full queue",
         loss.share() * 100.0,
-        milliseconds(rtt)
+        milliseconds(length.rtt)
     );
-    Some(CongestionChoice { control: Some(control), because })
+    Some(CongestionChoice { control: Some(control), because, length })
 }
 
 /// The size of the send buffer to set with SO_SNDBUF; `None` leaves it to the kernel, which lets it
@@ -227,6 +282,11 @@ mod tests {
     const LOCAL: Duration = Duration::from_micros(150);
     const GIB: u64 = 1 << 30;
 
+    /// A path through a router.
+    fn of(rtt: Duration) -> PathLength {
+        PathLength { rtt, one_subnet: false }
+    }
+
     fn names(text: &str) -> Vec<String> {
         text.split(' ').map(str::to_owned).collect()
     }
@@ -249,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_short_path_gets_cubic_where_it_is_permitted() {
-        let choice = congestion(&host(), LOCAL, true);
+        let choice = congestion(&host(), of(LOCAL), true);
         assert_eq!(choice.control.as_deref(), Some("cubic"));
         assert_eq!(
             choice.because,
@@ -257,21 +317,21 @@ mod tests {
              the system's own (bbr) may"
         );
         let host = Host { congestion_allowed: names("reno cubic"), ..host() };
-        assert_eq!(congestion(&host, LOCAL, false).control.as_deref(), Some("cubic"));
+        assert_eq!(congestion(&host, of(LOCAL), false).control.as_deref(), Some("cubic"));
     }
 
     #[test]
     fn a_short_path_gets_reno_where_cubic_is_not_permitted() {
-        assert_eq!(congestion(&host(), LOCAL, false).control.as_deref(), Some("reno"));
+        assert_eq!(congestion(&host(), of(LOCAL), false).control.as_deref(), Some("reno"));
         let unknown = Host::default();
-        assert_eq!(congestion(&unknown, LOCAL, true).control.as_deref(), Some("reno"));
+        assert_eq!(congestion(&unknown, of(LOCAL), true).control.as_deref(), Some("reno"));
     }
 
     #[test]
     fn cubic_and_reno_stay_as_they_are() {
         for own in ["cubic", "reno"] {
             let host = Host { congestion_default: own.to_owned(), ..host() };
-            let choice = congestion(&host, LOCAL, true);
+            let choice = congestion(&host, of(LOCAL), true);
             assert_eq!(choice.control, None);
             assert!(choice.because.contains(own), "{}", choice.because);
         }
@@ -279,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_long_path_keeps_the_systems_congestion_control() {
-        let choice = congestion(&host(), SHORT_PATH_RTT, true);
+        let choice = congestion(&host(), of(SHORT_PATH_RTT), true);
         assert_eq!(choice.control, None);
         assert_eq!(
             choice.because,
@@ -288,10 +348,46 @@ mod tests {
     }
 
     #[test]
+    fn a_round_trip_within_one_subnet_is_a_queues_unless_no_switch_holds_so_much() {
+        let within = |ms| PathLength { rtt: Duration::from_millis(ms), one_subnet: true };
+        let choice = congestion(&host(), within(10), true);
+        assert_eq!(choice.control.as_deref(), Some("cubic"));
+        assert_eq!(
+            choice.because,
+            "both ends are in one subnet, so a round trip of 10.00 ms is a queue's, where cubic \
+             does not hold the rate back as pacing by the system's own (bbr) may"
+        );
+        assert_eq!(congestion(&host(), within(32), true).control.as_deref(), Some("cubic"));
+        assert_eq!(congestion(&host(), within(33), true).control, None, "a long circuit");
+        let loss = Loss { sent_bytes: 100_000_000, sent_again_bytes: 100_000 };
+        let again = |ms| {
+            let seen = PathSeen { length: within(ms), loss, is_full: false };
+            congestion_again(&host(), "cubic", seen, true).and_then(|choice| choice.control)
+        };
+        assert_eq!((again(32), again(33).as_deref()), (None, Some("bbr")));
+    }
+
+    #[test]
+    fn a_path_that_turns_out_to_be_short_gets_what_a_short_one_takes() {
+        let again = |own, rtt| {
+            let seen = PathSeen { length: of(rtt), ..PathSeen::default() };
+            congestion_again(&host(), own, seen, true).and_then(|choice| choice.control)
+        };
+        assert_eq!(again("bbr", LOCAL).as_deref(), Some("cubic"));
+        assert_eq!(again("cubic", LOCAL), None, "it has it");
+        assert_eq!(again("bbr", Duration::ZERO), None, "nothing was seen");
+        assert_eq!(again("bbr", SHORT_PATH_RTT), None);
+        let host = Host { congestion_default: "cubic".into(), ..host() };
+        let seen = PathSeen { length: of(LOCAL), ..PathSeen::default() };
+        assert_eq!(congestion_again(&host, "bbr", seen, true), None);
+    }
+
+    #[test]
     fn a_long_path_that_loses_gets_bbr_where_it_is_permitted() {
         let rtt = Duration::from_millis(50);
         let loss = Loss { sent_bytes: 100_000_000, sent_again_bytes: 100_000 };
-        let again = |own, rtt, loss| congestion_again(&host(), own, rtt, loss, false);
+        let seen = |rtt, loss| PathSeen { length: of(rtt), loss, is_full: false };
+        let again = |own, rtt, loss| congestion_again(&host(), own, seen(rtt, loss), false);
         let choice = again("cubic", rtt, loss).unwrap();
         assert_eq!(choice.control.as_deref(), Some("bbr"));
         assert!(choice.because.starts_with("0.10 % of what was sent"), "{}", choice.because);
@@ -303,7 +399,9 @@ mod tests {
         let few = Loss { sent_bytes: 100_000, sent_again_bytes: 15_000 };
         assert_eq!(again("cubic", rtt, few), None);
         let host = Host { congestion_allowed: names("reno cubic"), ..host() };
-        assert_eq!(congestion_again(&host, "cubic", rtt, loss, false), None);
+        assert_eq!(congestion_again(&host, "cubic", seen(rtt, loss), false), None);
+        let full = PathSeen { is_full: true, ..seen(rtt, loss) };
+        assert_eq!(congestion_again(&self::host(), "cubic", full, false), None);
     }
 
     #[test]
@@ -397,7 +495,8 @@ mod tests {
         assert_eq!(now.since(before), Loss { sent_bytes: 250, sent_again_bytes: 5 });
         assert_eq!(before.since(now), Loss::default());
         let loss = Loss { sent_bytes: 100_000_000, sent_again_bytes: 100_000 };
-        assert!(congestion_again(&host(), "cubic", SHORT_PATH_RTT, loss, false).is_some());
+        let seen = PathSeen { length: of(SHORT_PATH_RTT), loss, is_full: false };
+        assert!(congestion_again(&host(), "cubic", seen, false).is_some());
     }
 
     #[test]

@@ -176,7 +176,7 @@ impl Server {
             digest: message::Digest::None,
             content: false,
             host: self.host.clone(),
-            congestion: choose_congestion(&self.host, rtt),
+            congestion: choose_congestion(&self.host, control.socket(), rtt),
             pacing_bytes_per_s: None,
             buffer_bytes_max: BUFFER_BYTES_MAX,
         };

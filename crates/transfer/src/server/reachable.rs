@@ -140,7 +140,7 @@ mod tests {
 
     fn has(interface: &str, address: &str) -> InterfaceAddress {
         let (interface, address) = (interface.to_owned(), address.parse().unwrap());
-        InterfaceAddress { interface, address, is_running: true }
+        InterfaceAddress { interface, address, prefix_bits: 24, is_running: true }
     }
 
     fn addresses_of(texts: &[&str]) -> Vec<IpAddr> {

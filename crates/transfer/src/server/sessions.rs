@@ -274,7 +274,7 @@ impl Server {
             digest: open.digest,
             content: open.verify_target && open.direction == Direction::Push,
             host: self.host.clone(),
-            congestion: choose_congestion(&self.host, rtt),
+            congestion: choose_congestion(&self.host, control.socket(), rtt),
             pacing_bytes_per_s: rate.map(|rate| (rate / u64::from(count)).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / count as usize,
         };

@@ -188,7 +188,8 @@ impl StreamFigures {
         if self.in_span && self.wire_holds {
             self.held_ns += since_ns;
             self.buffer_held_ns += if is_full() && fits_windows(&self.tcp) { since_ns } else { 0 };
-            self.queue_held_ns += if stands_in_queue(&self.tcp) { since_ns } else { 0 };
+            self.queue_held_ns +=
+                if waits_in_queue(self.tcp.rtt_us, self.tcp.min_rtt_us) { since_ns } else { 0 };
         } else if !self.in_span && has_more {
             self.idle_held_ns += since_ns;
         }
@@ -216,11 +217,11 @@ fn fits_windows(tcp: &TcpInfo) -> bool {
 const QUEUE_FROM_US: u32 = 2000;
 
 /// Whether at least half of what is in flight waits in a queue: the link is full, and a larger
-/// window or buffer would only make that queue longer.
-fn stands_in_queue(tcp: &TcpInfo) -> bool {
-    let is_known = !matches!(tcp.min_rtt_us, 0 | u32::MAX);
-    let delay_us = tcp.rtt_us.saturating_sub(tcp.min_rtt_us);
-    is_known && delay_us >= tcp.min_rtt_us.max(QUEUE_FROM_US)
+/// window or buffer would only make that queue longer. `shortest_us`: the path's shortest round
+/// trip; nothing waits where none is known.
+pub(crate) fn waits_in_queue(rtt_us: u32, shortest_us: u32) -> bool {
+    let is_known = !matches!(shortest_us, 0 | u32::MAX);
+    is_known && rtt_us.saturating_sub(shortest_us) >= shortest_us.max(QUEUE_FROM_US)
 }
 
 /// Time on a processor and time waiting for one, of a thread of this process
@@ -364,7 +365,7 @@ impl StreamSetup {
             digest: message::Digest::AesGmac,
             content: false,
             host: Arc::default(),
-            congestion: CongestionChoice { control: None, because: String::new() },
+            congestion: CongestionChoice::default(),
             pacing_bytes_per_s: None,
             buffer_bytes_max: 1 << 20,
             rdma: None,
@@ -625,10 +626,10 @@ pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
     }
 }
 
-/// Chooses the congestion control for a path, by the round-trip time on the control connection.
+/// Chooses the congestion control for the path of a connection, by a round trip on it.
 #[must_use]
-pub fn choose_congestion(host: &Host, rtt: Duration) -> CongestionChoice {
-    choose::congestion(host, rtt, host.may_administer_network)
+pub fn choose_congestion(host: &Host, socket: &TcpStream, rtt: Duration) -> CongestionChoice {
+    choose::congestion(host, tcp::length_of(socket, rtt), host.may_administer_network)
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Watch on a long path that loses segments.
+//! Watch on a path that is another than it was taken for: it loses segments, or is short.
 //!
-//! Its streams change to a congestion control that bears it.
+//! Its streams change to a congestion control that suits it.
 
 use super::{context::Context, data_streams::DataStreams};
-use crate::{problem::Side, session::streams::StreamFigures};
-use haul_datapath::{
-    Host,
-    choose::{self, CongestionChoice, Loss},
+use crate::{
+    problem::Side,
+    session::streams::{StreamFigures, StreamSetup, waits_in_queue},
 };
+use haul_datapath::choose::{self, CongestionChoice, Loss, PathLength, PathSeen};
 use haul_protocol::StreamId;
 use std::time::{Duration, Instant};
 
@@ -42,33 +42,41 @@ impl LossWatch {
     }
 
     /// Takes a look at the figures of all streams, of which `own` is the congestion control. Gives
-    /// another where two looks in a row found loss.
+    /// another where two looks in a row found loss on a path that is not full, or where the path
+    /// is shorter than it was taken for.
     fn look(
         &mut self,
-        host: &Host,
+        setup: &StreamSetup,
         own: &str,
         figures: &[StreamFigures],
     ) -> Option<CongestionChoice> {
-        let (total, rtt) = of_path(figures);
-        let since = total.since(self.before);
-        self.before = total;
-        let was_lossy = std::mem::replace(&mut self.was_lossy, since.is_lossy());
-        if !was_lossy {
-            return None;
-        }
-        choose::congestion_again(host, own, rtt, since, host.may_administer_network)
+        let mut seen = of_path(figures);
+        seen.length.one_subnet = setup.congestion.length.one_subnet;
+        let since = seen.loss.since(self.before);
+        self.before = seen.loss;
+        let is_lossy = since.is_lossy() && !seen.is_full;
+        let was_lossy = std::mem::replace(&mut self.was_lossy, is_lossy);
+        seen.loss = if was_lossy { since } else { Loss::default() };
+        choose::congestion_again(&setup.host, own, seen, setup.host.may_administer_network)
     }
 }
 
-/// Bytes that all streams have sent, and the shortest round trip of those that know theirs.
-fn of_path(figures: &[StreamFigures]) -> (Loss, Duration) {
+/// The path as all streams have seen it: bytes that they have sent, the shortest round trip of
+/// those that know theirs, and whether all of these wait in a queue now.
+fn of_path(figures: &[StreamFigures]) -> PathSeen {
     let tcp = || figures.iter().map(|stream| stream.tcp);
     let total = Loss {
         sent_bytes: tcp().map(|tcp| tcp.bytes_sent).sum(),
         sent_again_bytes: tcp().map(|tcp| tcp.bytes_retransmitted).sum(),
     };
-    let rtt_us = tcp().map(|tcp| tcp.min_rtt_us).filter(|us| *us > 0).min().unwrap_or(0);
-    (total, Duration::from_micros(rtt_us.into()))
+    let known = || tcp().filter(|tcp| !matches!(tcp.min_rtt_us, 0 | u32::MAX));
+    let rtt_us = known().map(|tcp| tcp.min_rtt_us).min().unwrap_or(0);
+    let rtt = Duration::from_micros(rtt_us.into());
+    PathSeen {
+        length: PathLength { rtt, one_subnet: false },
+        loss: total,
+        is_full: known().next().is_some() && known().all(|tcp| waits_in_queue(tcp.rtt_us, rtt_us)),
+    }
 }
 
 impl DataStreams {
@@ -86,9 +94,9 @@ impl DataStreams {
         if let Some(control) = &self.loss.control {
             return shared.streams.set_congestion(control);
         }
-        let host = &shared.setup.host;
-        let own = shared.setup.congestion.control.as_ref().unwrap_or(&host.congestion_default);
-        let Some(choice) = self.loss.look(host, own, figures) else { return };
+        let setup = &shared.setup;
+        let own = setup.congestion.control.as_ref().unwrap_or(&setup.host.congestion_default);
+        let Some(choice) = self.loss.look(setup, own, figures) else { return };
         let Some(control) = choice.control else { return };
         shared.streams.set_congestion(&control);
         let from_to = format!("{own} -> {control}");
@@ -106,6 +114,7 @@ mod tests {
         file_options::FileOptions,
         session::sending::{start::Begun, without_peer},
     };
+    use haul_datapath::Host;
     use haul_sys::{TcpInfo, congestion::congestion};
     use haul_testkit::skip::skip;
     use std::{net::TcpStream, sync::Arc};
@@ -118,6 +127,10 @@ mod tests {
             congestion_default: "cubic".into(),
             ..Host::default()
         }
+    }
+
+    fn setup() -> StreamSetup {
+        StreamSetup { host: Arc::new(host()), ..StreamSetup::of_nobody() }
     }
 
     fn stream(sent_bytes: u64, sent_again_bytes: u64, min_rtt_us: u32) -> StreamFigures {
@@ -145,8 +158,23 @@ mod tests {
     fn a_path_is_as_long_as_its_shortest_round_trip_and_sends_what_its_streams_send() {
         let figures = [stream(100, 7, 0), stream(20, 30, 80_000), stream(3, 1, 90_000)];
         let total = Loss { sent_bytes: 123, sent_again_bytes: 38 };
-        assert_eq!(of_path(&figures), (total, Duration::from_millis(80)));
-        assert_eq!(of_path(&[]), (Loss::default(), Duration::ZERO));
+        let rtt = Duration::from_millis(80);
+        let length = PathLength { rtt, one_subnet: false };
+        assert_eq!(of_path(&figures), PathSeen { length, loss: total, is_full: false });
+        assert_eq!(of_path(&[]), PathSeen::default());
+        assert_eq!(of_path(&[stream(0, 0, u32::MAX)]), PathSeen::default(), "not known yet");
+    }
+
+    #[test]
+    fn a_path_is_full_when_all_streams_wait_in_its_queue_by_the_shortest_round_trip_of_all() {
+        let waits = |min_rtt_us, rtt_us| {
+            let mut figures = stream(1, 0, min_rtt_us);
+            figures.tcp.rtt_us = rtt_us;
+            figures
+        };
+        assert!(of_path(&[waits(4000, 9000), waits(8000, 9000)]).is_full);
+        assert!(!of_path(&[waits(4000, 9000), waits(4000, 5000)]).is_full);
+        assert!(!of_path(&[waits(80_000, 90_000)]).is_full);
     }
 
     #[test]
@@ -155,13 +183,44 @@ mod tests {
         let mut watch = LossWatch::new(Instant::now());
         let mut look = |sent_bytes, sent_again_bytes| {
             let figures = [stream(sent_bytes, sent_again_bytes, 80_000)];
-            let choice = watch.look(&host(), "cubic", &figures);
+            let choice = watch.look(&setup(), "cubic", &figures);
             choice.and_then(|choice| choice.control)
         };
         assert_eq!(look(100 * MIB, MIB), None, "the first");
         assert_eq!(look(200 * MIB, MIB), None, "a burst at the beginning");
         assert_eq!(look(300 * MIB, 2 * MIB), None, "and one later");
         assert_eq!(look(400 * MIB, 3 * MIB).as_deref(), Some("bbr"));
+    }
+
+    #[test]
+    fn loss_on_a_full_path_or_within_a_subnet_changes_nothing() {
+        let lossy = |look: u64, rtt_us| {
+            let mut figures = stream(look << 30, look << 24, 8000);
+            figures.tcp.rtt_us = rtt_us;
+            [figures]
+        };
+        let changes = |setup: &StreamSetup, rtt_us| {
+            let mut watch = LossWatch::new(Instant::now());
+            (1..5).any(|look| watch.look(setup, "cubic", &lossy(look, rtt_us)).is_some())
+        };
+        assert!(changes(&setup(), 9000));
+        assert!(!changes(&setup(), 16_000), "a full queue loses");
+        let mut neighbours = setup();
+        neighbours.congestion.length.one_subnet = true;
+        assert!(!changes(&neighbours, 9000));
+    }
+
+    #[test]
+    fn a_path_that_was_full_at_first_and_is_short_gets_what_a_short_one_takes() {
+        let host = Host { congestion_default: "bbr".into(), ..host() };
+        let setup = StreamSetup { host: Arc::new(host), ..StreamSetup::of_nobody() };
+        let mut watch = LossWatch::new(Instant::now());
+        let mut look = |min_rtt_us| {
+            let choice = watch.look(&setup, "bbr", &[stream(1 << 30, 0, min_rtt_us)]);
+            choice.and_then(|choice| choice.control)
+        };
+        assert_eq!(look(9000), None);
+        assert_eq!(look(90).as_deref(), Some("reno"), "cubic is not permitted");
     }
 
     #[test]

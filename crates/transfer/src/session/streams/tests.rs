@@ -40,8 +40,7 @@ fn a_stream_tells_what_its_rdma_endpoints_did() {
 
 #[test]
 fn packets_stand_in_a_queue_where_they_take_much_longer_than_alone() {
-    let stands =
-        |min_rtt_us, rtt_us| stands_in_queue(&TcpInfo { min_rtt_us, rtt_us, ..TcpInfo::default() });
+    let stands = |shortest_us, rtt_us| waits_in_queue(rtt_us, shortest_us);
     assert!(stands(20, 6500) && stands(40_000, 90_000));
     assert!(stands(20, 2020) && !stands(20, 2019), "hosts that gather packets");
     assert!(stands(40_000, 80_000) && !stands(40_000, 79_999));
