@@ -17,6 +17,8 @@ pub struct Batch {
     pub bytes: u64,
     /// Begin of the range of its only file that the batch is, where that was cut.
     pub range: Option<u64>,
+    /// Whether the batch goes on in the directory in which the one before it ended.
+    pub goes_on: bool,
 }
 
 /// Batches of each shard, in the order of the walk.
@@ -42,6 +44,10 @@ pub fn distribute(mut batches: Vec<Batch>, shards: usize) -> Vec<Vec<Batch>> {
 
 /// Cuts a walk into batches that are small beside a shard: at most a 64th of one, as far as the
 /// walk has come, so that what is left over at the end is little.
+///
+/// A directory is in one batch where it is no larger than a 32nd of a shard: the run that has all of
+/// a new directory keeps it hidden until its end, and makes its files without a name of their own
+/// for each.
 #[derive(Debug)]
 pub struct Cutting {
     shards: u64,
@@ -51,8 +57,10 @@ pub struct Cutting {
     open: Batch,
 }
 
-/// Batches that a shard is made of, at least.
+/// Batches that a shard is made of, at least, before the pieces of directories are put together.
 const BATCHES_OF_SHARD: u64 = 64;
+/// Directories that a shard is made of, at least, where each is in one batch.
+const DIRECTORIES_OF_SHARD: u64 = 32;
 /// Most files of a batch.
 const FILES_MAX: u64 = 4096;
 
@@ -63,20 +71,31 @@ impl Cutting {
         Self { shards: shards.into(), files, bytes, batches, open }
     }
 
-    /// Takes the next name: the bytes of its line, and of its file.
-    pub fn take(&mut self, line_bytes: u64, file_bytes: u64) {
-        let parts = self.shards * BATCHES_OF_SHARD;
-        let files_max = (self.files / parts).clamp(1, FILES_MAX);
-        let is_full = self.open.files >= files_max
-            || (self.open.files > 0 && self.open.bytes + file_bytes > self.bytes / parts);
-        if is_full {
+    /// Takes the next name: the bytes of its line, and of its file. `goes_on`: it is in the same
+    /// directory as the name before it.
+    pub fn take(&mut self, line_bytes: u64, file_bytes: u64, goes_on: bool) {
+        let (files_max, bytes_max) = self.limits(BATCHES_OF_SHARD);
+        let Batch { files, bytes, .. } = self.open;
+        let is_full = files >= files_max || (files > 0 && bytes + file_bytes > bytes_max);
+        // The rest of a directory is alone, so that it can be put together with its begin.
+        let is_apart = self.open.goes_on || files >= files_max / 2 || bytes >= bytes_max / 2;
+        if is_full || (files > 0 && !goes_on && is_apart) {
             self.close();
+        }
+        if self.open.files == 0 {
+            self.open.goes_on = goes_on;
         }
         self.open.len += line_bytes;
         self.open.files += 1;
         self.open.bytes += file_bytes;
         self.files += 1;
         self.bytes += file_bytes;
+    }
+
+    /// Most files and bytes of a batch of which each shard has so many.
+    fn limits(&self, batches_of_shard: u64) -> (u64, u64) {
+        let batches = self.shards * batches_of_shard;
+        ((self.files / batches).clamp(1, FILES_MAX), self.bytes / batches)
     }
 
     fn close(&mut self) {
@@ -90,7 +109,23 @@ impl Cutting {
         if self.open.files > 0 {
             self.close();
         }
-        (self.batches, self.files, self.bytes)
+        (self.whole_directories(), self.files, self.bytes)
+    }
+
+    /// Batches in which the pieces of each directory that is small beside a shard are one.
+    fn whole_directories(&self) -> Vec<Batch> {
+        let (files_max, bytes_max) = self.limits(DIRECTORIES_OF_SHARD);
+        let mut all = Vec::with_capacity(self.batches.len());
+        for pieces in self.batches.chunk_by(|_, next| next.goes_on) {
+            let total = |of: fn(&Batch) -> u64| pieces.iter().map(of).sum::<u64>();
+            let (files, bytes) = (total(|piece| piece.files), total(|piece| piece.bytes));
+            if files <= files_max && bytes <= bytes_max {
+                all.push(Batch { len: total(|piece| piece.len), files, bytes, ..pieces[0] });
+            } else {
+                all.extend_from_slice(pieces);
+            }
+        }
+        all
     }
 }
 
@@ -104,11 +139,18 @@ mod tests {
         (0..count).map(|n| of(mix(n))).collect()
     }
 
-    /// Largest deviation of a shard from the mean, of bytes and of files.
-    fn deviation(sizes: &[u64], shards: u32) -> (f64, f64) {
+    /// Batches of a tree in which each directory has so many files.
+    fn batches(sizes: &[u64], of_directory: usize, shards: u32) -> (Vec<Batch>, u64, u64) {
         let mut cutting = Cutting::new(shards);
-        sizes.iter().for_each(|size| cutting.take(50, *size));
-        let (batches, files, bytes) = cutting.finish();
+        for (number, size) in sizes.iter().enumerate() {
+            cutting.take(50, *size, number % of_directory != 0);
+        }
+        cutting.finish()
+    }
+
+    /// Largest deviation of a shard from the mean, of bytes and of files.
+    fn deviation(sizes: &[u64], of_directory: usize, shards: u32) -> (f64, f64) {
+        let (batches, files, bytes) = batches(sizes, of_directory, shards);
         assert_eq!((files, bytes), (sizes.len() as u64, sizes.iter().sum::<u64>()));
         let lists = distribute(batches, shards as usize);
         let mut places: Vec<_> = lists.iter().flatten().map(|it| (it.from, it.len)).collect();
@@ -136,20 +178,37 @@ mod tests {
                 ("some large", sizes(20_000, |n| if n % 100 == 0 { 1 << 30 } else { n % 5000 })),
                 ("empty", sizes(20_000, |_| 0)),
             ] {
-                let (bytes, files) = deviation(&sizes, shards);
-                let bytes = if what == "empty" { 0.0 } else { bytes };
-                assert!(bytes < 0.05 && files < 0.05, "{what}, {shards}: {bytes} {files}");
+                for of_directory in [1, 10, 100, 20_000] {
+                    let (bytes, files) = deviation(&sizes, of_directory, shards);
+                    let bytes = if what == "empty" { 0.0 } else { bytes };
+                    let which = format!("{what}, {of_directory}, {shards}");
+                    assert!(bytes < 0.05 && files < 0.05, "{which}: {bytes} {files}");
+                }
             }
         }
+    }
+
+    #[test]
+    fn a_directory_that_is_small_beside_a_shard_is_in_one() {
+        let sizes = sizes(200_000, |n| n % 4096);
+        for of_directory in [1, 7, 100, 1000] {
+            let (batches, ..) = batches(&sizes, of_directory, 4);
+            let directory = |line: u64| line / 50 / of_directory as u64;
+            let goes_on = |batch: &&Batch| batch.from / 50 % of_directory as u64 != 0;
+            let cut: Vec<u64> =
+                batches.iter().filter(goes_on).map(|batch| directory(batch.from)).collect();
+            assert!(cut.is_empty(), "{of_directory}: {cut:?}");
+            assert!(batches.len() < 5000, "{of_directory}: {}", batches.len());
+        }
+        let (batches, ..) = batches(&sizes, 10_000, 4);
+        assert!(batches.len() >= 4 * 32, "larger ones are cut: {}", batches.len());
     }
 
     #[test]
     fn a_file_larger_than_a_shard_has_one_and_the_rest_is_equal() {
         let mut all = sizes(5000, |n| n % 1000);
         all.insert(2500, 1 << 40);
-        let mut cutting = Cutting::new(4);
-        all.iter().for_each(|size| cutting.take(50, *size));
-        let lists = distribute(cutting.finish().0, 4);
+        let lists = distribute(batches(&all, 100, 4).0, 4);
         let counts: Vec<u64> =
             lists.iter().map(|list| list.iter().map(|batch| batch.files).sum()).collect();
         assert_eq!(counts.iter().filter(|count| **count == 1).count(), 1, "{counts:?}");

@@ -152,7 +152,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn file(from: u64, bytes: u64) -> Batch {
-        Batch { from, len: 50, files: 1, bytes, range: None }
+        Batch { from, len: 50, files: 1, bytes, ..Batch::default() }
     }
 
     fn cut_all(batches: &[Batch], shards: u32, stripe_bytes: u64) -> Vec<Vec<Batch>> {
@@ -229,7 +229,7 @@ mod tests {
         for seed in 0..1500 {
             let (sizes, shards, stripe_bytes) = tree(seed);
             let mut cutting = Cutting::new(shards);
-            sizes.iter().for_each(|size| cutting.take(50, *size));
+            sizes.iter().for_each(|size| cutting.take(50, *size, true));
             let (batches, _, bytes) = cutting.finish();
             let lists = cut_all(&batches, shards, stripe_bytes);
             let share = bytes as f64 / f64::from(shards);

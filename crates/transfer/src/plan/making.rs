@@ -321,6 +321,8 @@ struct Gathered {
 struct Group {
     lines: BufWriter<File>,
     cutting: Cutting,
+    /// Directory of the last name.
+    directory: Vec<u8>,
     /// Numbers of the shards.
     numbers: Vec<u32>,
     bytes: u64,
@@ -330,7 +332,8 @@ impl Group {
     fn new(place: &Path, numbers: Vec<u32>) -> io::Result<Self> {
         let lines = BufWriter::new(tempfile_in(place)?);
         let shards = u32::try_from(numbers.len()).expect("at most SHARDS_MAX");
-        Ok(Self { lines, cutting: Cutting::new(shards), numbers, bytes: 0 })
+        let directory = Vec::new();
+        Ok(Self { lines, cutting: Cutting::new(shards), directory, numbers, bytes: 0 })
     }
 
     /// Bytes that a shard has, on average.
@@ -394,7 +397,12 @@ impl Sink for Gathered {
         let group = self.group_of(line, shard);
         let group = &mut self.groups[group];
         group.bytes += line.bytes;
-        group.cutting.take(text.len() as u64, line.bytes);
+        let directory = split_last(&line.path.0).0;
+        let goes_on = group.directory == directory;
+        if !goes_on {
+            group.directory = directory.to_vec();
+        }
+        group.cutting.take(text.len() as u64, line.bytes, goes_on);
         group.lines.write_all(&text)
     }
 }
