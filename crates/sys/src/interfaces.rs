@@ -11,7 +11,8 @@ use std::{
 pub struct InterfaceAddress {
     pub interface: String,
     pub address: IpAddr,
-    /// Leading bits of the address that all of its subnet have: all bits where none is told.
+    /// Leading bits of the address that all of its subnet have: all bits where none is told, and
+    /// where the interface leads to one peer, as a tunnel does (IFF_POINTOPOINT).
     pub prefix_bits: u32,
     /// Whether the interface has a carrier, as the driver sees it (IFF_RUNNING).
     pub is_running: bool,
@@ -74,7 +75,8 @@ pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
             let name = unsafe { CStr::from_ptr(entry.ifa_name) };
             let interface = name.to_string_lossy().into_owned();
             let is_running = entry.ifa_flags & libc::IFF_RUNNING.cast_unsigned() != 0;
-            let prefix_bits = match address_of(entry.ifa_netmask) {
+            let is_tunnel = entry.ifa_flags & libc::IFF_POINTOPOINT.cast_unsigned() != 0;
+            let prefix_bits = match address_of(entry.ifa_netmask).filter(|_| !is_tunnel) {
                 Some(IpAddr::V4(mask)) => mask.to_bits().leading_ones(),
                 Some(IpAddr::V6(mask)) => mask.to_bits().leading_ones(),
                 None => u128::BITS,

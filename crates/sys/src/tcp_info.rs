@@ -57,6 +57,16 @@ pub struct TcpInfo {
 }
 
 impl TcpInfo {
+    /// The shortest round trip that the kernel knows, in microseconds; 0 if it knows none. It
+    /// forgets one after net.ipv4.tcp_min_rtt_wlen, 300 s.
+    #[must_use]
+    pub fn shortest_rtt_us(&self) -> u32 {
+        match self.min_rtt_us {
+            0 | u32::MAX => self.rtt_us,
+            shortest => shortest.min(self.rtt_us),
+        }
+    }
+
     /// Asks the kernel about a connection (tcp(7), `TCP_INFO`).
     ///
     /// # Errors

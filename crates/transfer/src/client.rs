@@ -71,7 +71,10 @@ use coming_back::ComingBack;
 use connect_failure::{ConnectFailure, is_passing};
 use final_report::{named, of_more, of_report, until_now};
 use flows::Flows;
-use haul_datapath::{Host, choose};
+use haul_datapath::{
+    Host,
+    choose::{self, CongestionChoice, PathLength},
+};
 use haul_protocol::{
     CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
     handshake::Granted,
@@ -543,22 +546,20 @@ impl<'a> Client<'a> {
         let session: [u8; 16] =
             granted.opened.session.as_slice().try_into().map_err(|e| broken(&e))?;
         let measured = rtt_socket.ok().and_then(|s| TcpInfo::of(&s).ok());
-        let rtt_us = measured.map_or(0, |tcp| {
-            u64::from(if tcp.min_rtt_us > 0 { tcp.min_rtt_us.min(tcp.rtt_us) } else { tcp.rtt_us })
-        });
-        let rtt = Duration::from_micros(rtt_us);
+        let rtt_us = measured.map_or(0, |tcp| tcp.shortest_rtt_us());
+        let rtt = Duration::from_micros(rtt_us.into());
         Ok(Opened { control, granted, session, rtt, early, offers, rdma })
     }
 
     /// Connects the data streams of a pull during the handshake, on a long path: what the server
     /// has to send would otherwise wait a round trip for them.
     fn connect_early(&self, control: &TcpStream) -> Option<Early> {
-        let rtt = Duration::from_micros(TcpInfo::of(control).ok()?.rtt_us.into());
+        let rtt = Duration::from_micros(TcpInfo::of(control).ok()?.shortest_rtt_us().into());
         let pulls = self.open.direction == Direction::Pull && !self.file_options.dry_run;
         // A control that is chosen has to be set before the connection is made, and by the server's
         // round trip too.
-        let keeps_control = choose_congestion(&self.host, control, rtt).control.is_none();
-        if !pulls || rtt < EARLY_FROM_RTT || !keeps_control {
+        let keeps_control = || self.congestion(control, rtt).control.is_none();
+        if !pulls || rtt < EARLY_FROM_RTT || !keeps_control() {
             return None;
         }
         let facts = choose::StreamFacts {
@@ -771,6 +772,16 @@ impl<'a> Client<'a> {
         self.manifest.clone().map(|manifest| Lines { manifest, rename })
     }
 
+    /// Congestion control for the path to the server, which by a proxy or ssh begins where that
+    /// is.
+    fn congestion(&self, control: &TcpStream, rtt: Duration) -> CongestionChoice {
+        if self.url.proxy.is_none() && self.options.connect.connector.is_none() {
+            return choose_congestion(&self.host, control, rtt);
+        }
+        let length = PathLength { rtt, one_subnet: false };
+        choose::congestion(&self.host, length, self.host.may_administer_network)
+    }
+
     /// Settings of a session's streams: what was measured and agreed.
     fn stream_setup(&self, opened: &Opened, run: &mut Run) -> Result<StreamSetup, TransferError> {
         let granted = &opened.granted.opened;
@@ -791,7 +802,7 @@ impl<'a> Client<'a> {
             content: self.manifest.is_some()
                 || (self.options.verify_target && self.open.direction == Direction::Pull),
             host: self.host.clone(),
-            congestion: choose_congestion(&self.host, opened.control.socket(), rtt),
+            congestion: self.congestion(opened.control.socket(), rtt),
             pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,
             rdma: opened.rdma.clone(),

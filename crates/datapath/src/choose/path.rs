@@ -61,6 +61,13 @@ pub struct PathLength {
 }
 
 impl PathLength {
+    /// Length by a round trip, with the subnet where it matters.
+    #[must_use]
+    pub fn of(rtt: Duration, one_subnet: impl FnOnce() -> bool) -> Self {
+        let may_be_a_queue = (SHORT_PATH_RTT..=QUEUE_RTT_MAX).contains(&rtt);
+        Self { rtt, one_subnet: may_be_a_queue && one_subnet() }
+    }
+
     /// Whether the path is within a site.
     fn is_short(self) -> bool {
         self.rtt < SHORT_PATH_RTT || (self.one_subnet && self.rtt <= QUEUE_RTT_MAX)
@@ -161,8 +168,8 @@ pub struct PathSeen {
 /// another than it was taken for.
 ///
 /// On a path that turns out to be short it is that of a short one, in place of BBR, which paces. On
-/// a long path that loses segments again and again without being full it is BBR, if `own` takes each
-/// loss for a full queue, and BBR is permitted.
+/// a long path that loses segments again and again without being full it is BBR, if `own` takes
+/// each loss for a full queue, and BBR is permitted.
 #[must_use]
 pub fn congestion_again(
     host: &Host,
@@ -171,10 +178,14 @@ pub fn congestion_again(
     may_choose_any: bool,
 ) -> Option<CongestionChoice> {
     let PathSeen { length, loss, is_full } = seen;
+    if own.starts_with("bbr") {
+        let is_proven = !length.rtt.is_zero() && length.rtt < SHORT_PATH_RTT;
+        let choice = Some(congestion(host, length, may_choose_any)).filter(|_| is_proven)?;
+        let control = choice.control.unwrap_or_else(|| host.congestion_default.clone());
+        return Some(CongestionChoice { control: Some(control), ..choice });
+    }
     if length.is_short() {
-        let is_seen_and_paced = !length.rtt.is_zero() && own.starts_with("bbr");
-        return Some(congestion(host, length, may_choose_any))
-            .filter(|choice| is_seen_and_paced && choice.control.is_some());
+        return None;
     }
     if is_full || !matches!(own, "cubic" | "reno") || !loss.is_lossy() {
         return None;
@@ -377,9 +388,27 @@ mod tests {
         assert_eq!(again("cubic", LOCAL), None, "it has it");
         assert_eq!(again("bbr", Duration::ZERO), None, "nothing was seen");
         assert_eq!(again("bbr", SHORT_PATH_RTT), None);
-        let host = Host { congestion_default: "cubic".into(), ..host() };
         let seen = PathSeen { length: of(LOCAL), ..PathSeen::default() };
-        assert_eq!(congestion_again(&host, "bbr", seen, true), None);
+        let host = Host { congestion_default: "cubic".into(), ..host() };
+        let choice = congestion_again(&host, "bbr", seen, true).unwrap();
+        assert_eq!(choice.control.as_deref(), Some("cubic"), "it lost while others filled it");
+        let within = PathLength { rtt: Duration::from_millis(9), one_subnet: true };
+        let seen = PathSeen { length: within, ..seen };
+        assert_eq!(congestion_again(&host, "bbr", seen, true), None, "no proof");
+    }
+
+    #[test]
+    fn the_subnet_is_asked_for_only_where_a_queue_may_be_the_reason() {
+        let asked = |us| {
+            let mut is_asked = false;
+            let length = PathLength::of(Duration::from_micros(us), || {
+                is_asked = true;
+                true
+            });
+            assert_eq!(length.one_subnet, is_asked);
+            is_asked
+        };
+        assert_eq!([999, 1000, 32_000, 32_001].map(asked), [false, true, true, false]);
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl Server {
         let interrupt = Interrupt::default();
         let right_lost = RightLost::default();
         let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
-        let rtt = Duration::from_micros(tcp.rtt_us.into());
+        let rtt = Duration::from_micros(tcp.shortest_rtt_us().into());
         let entry = Entry {
             streams_granted: connections_max(self.options.streams_max),
             transfer: open.transfer,

@@ -245,7 +245,7 @@ impl Server {
         let interrupt: Interrupt = Arc::new(AtomicBool::new(false));
         let right_lost = RightLost::default();
         let tcp = TcpInfo::of(control.socket()).unwrap_or_default();
-        let rtt = Duration::from_micros(tcp.rtt_us.into());
+        let rtt = Duration::from_micros(tcp.shortest_rtt_us().into());
         let (rdma, fabric_refused) = self.agree_rdma(&open, control.socket());
         let count = self.stream_count(&open, rtt, rdma.as_ref());
         let entry = Entry {

@@ -507,16 +507,22 @@ impl Streams {
         std::mem::take(&mut *lock(&self.events))
     }
 
-    /// Gives the open streams another congestion control. What they have measured is kept.
-    pub fn set_congestion(&self, control: &str) {
+    /// Gives the open streams another congestion control; whether any has it now. What they have
+    /// measured is kept.
+    pub fn set_congestion(&self, control: &str) -> bool {
+        let mut has_any = false;
         for handle in lock(&self.handles).values() {
-            if !haul_sys::congestion::congestion(&handle.socket).is_ok_and(|now| now == control) {
+            let mut has_it =
+                haul_sys::congestion::congestion(&handle.socket).is_ok_and(|now| now == control);
+            if !has_it {
                 // Not permitted after all: the path stays as it was.
-                let _ = haul_sys::congestion::set_congestion(&handle.socket, control);
+                has_it = haul_sys::congestion::set_congestion(&handle.socket, control).is_ok();
                 // It is asked what it is at the next look.
                 lock(&handle.figures).looked_at = None;
             }
+            has_any |= has_it;
         }
+        has_any
     }
 
     /// Shuts a stream's socket down, so that its thread ends.

@@ -234,13 +234,12 @@ pub fn ends_on_this_host(socket: &TcpStream) -> bool {
 /// How long a connection's path is, by a round trip that was measured on it.
 #[must_use]
 pub fn length_of(socket: &TcpStream, rtt: Duration) -> PathLength {
-    let one_subnet = match (socket.local_addr(), socket.peer_addr()) {
+    PathLength::of(rtt, || match (socket.local_addr(), socket.peer_addr()) {
         (Ok(local), Ok(peer)) => {
             haul_sys::interfaces::are_in_one_subnet(local.ip(), peer.ip()).unwrap_or(false)
         }
         _ => false,
-    };
-    PathLength { rtt, one_subnet }
+    })
 }
 
 #[cfg(test)]

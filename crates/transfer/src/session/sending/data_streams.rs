@@ -114,7 +114,10 @@ impl DataStreams {
     fn spawn(&self, stream: StreamId, connect: Connect, context: &Context<'_>) {
         let shared = context.shared.clone();
         let chosen = self.engines.chosen.clone().unwrap_or_else(|| Arc::new(Chosen::last_resort()));
-        let set_up = context.shared.setup.clone();
+        let mut set_up = context.shared.setup.clone();
+        if let Some(control) = &self.loss.control {
+            set_up.congestion.control = Some(control.clone());
+        }
         context.shared.streams.spawn(
             stream,
             move || {

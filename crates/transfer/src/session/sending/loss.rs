@@ -23,13 +23,21 @@ pub(super) struct LossWatch {
     /// The last look found loss: beginnings and full queues lose many segments at once, and then
     /// none.
     was_lossy: bool,
+    /// The shortest round trip of the session, as the kernel forgets that of a stream.
+    shortest: Option<Duration>,
     /// The congestion control that was changed to, for streams that are opened from now on as well.
-    control: Option<String>,
+    pub(super) control: Option<String>,
 }
 
 impl LossWatch {
     pub(super) fn new(now: Instant) -> Self {
-        Self { looked_at: now, before: Loss::default(), was_lossy: false, control: None }
+        Self {
+            looked_at: now,
+            before: Loss::default(),
+            was_lossy: false,
+            shortest: None,
+            control: None,
+        }
     }
 
     /// Whether another look is due, which is then noted.
@@ -50,8 +58,11 @@ impl LossWatch {
         own: &str,
         figures: &[StreamFigures],
     ) -> Option<CongestionChoice> {
-        let mut seen = of_path(figures);
-        seen.length.one_subnet = setup.congestion.length.one_subnet;
+        let begun = setup.congestion.length;
+        let known = [self.shortest, Some(begun.rtt), shortest_of(figures)];
+        self.shortest = known.into_iter().flatten().filter(|rtt| !rtt.is_zero()).min();
+        let rtt = self.shortest.unwrap_or_default();
+        let mut seen = of_path(figures, PathLength { rtt, ..begun });
         let since = seen.loss.since(self.before);
         self.before = seen.loss;
         let is_lossy = since.is_lossy() && !seen.is_full;
@@ -61,22 +72,27 @@ impl LossWatch {
     }
 }
 
-/// The path as all streams have seen it: bytes that they have sent, the shortest round trip of
-/// those that know theirs, and whether all of these wait in a queue now.
-fn of_path(figures: &[StreamFigures]) -> PathSeen {
+/// The shortest round trip of the streams that know theirs.
+fn shortest_of(figures: &[StreamFigures]) -> Option<Duration> {
+    let rtts_us = figures.iter().map(|stream| stream.tcp.min_rtt_us);
+    let shortest_us = rtts_us.filter(|us| !matches!(*us, 0 | u32::MAX)).min()?;
+    Some(Duration::from_micros(shortest_us.into()))
+}
+
+/// The path of a length as all streams have seen it: bytes that they have sent, and whether all that
+/// have something in flight wait in a queue now.
+fn of_path(figures: &[StreamFigures], length: PathLength) -> PathSeen {
     let tcp = || figures.iter().map(|stream| stream.tcp);
-    let total = Loss {
+    let loss = Loss {
         sent_bytes: tcp().map(|tcp| tcp.bytes_sent).sum(),
         sent_again_bytes: tcp().map(|tcp| tcp.bytes_retransmitted).sum(),
     };
-    let known = || tcp().filter(|tcp| !matches!(tcp.min_rtt_us, 0 | u32::MAX));
-    let rtt_us = known().map(|tcp| tcp.min_rtt_us).min().unwrap_or(0);
-    let rtt = Duration::from_micros(rtt_us.into());
-    PathSeen {
-        length: PathLength { rtt, one_subnet: false },
-        loss: total,
-        is_full: known().next().is_some() && known().all(|tcp| waits_in_queue(tcp.rtt_us, rtt_us)),
-    }
+    let shortest_us = u32::try_from(length.rtt.as_micros()).unwrap_or(u32::MAX);
+    let mut at_work =
+        figures.iter().filter(|it| it.is_open && it.tcp.unacked_segments > 0).peekable();
+    let is_full = at_work.peek().is_some()
+        && at_work.all(|stream| waits_in_queue(stream.tcp.rtt_us, shortest_us));
+    PathSeen { length, loss, is_full }
 }
 
 impl DataStreams {
@@ -88,20 +104,26 @@ impl DataStreams {
         self.bear_loss(&figures, context);
     }
 
-    /// Changes the congestion control of the streams, which have these figures, if they lose.
+    /// Changes the congestion control of the streams, which have these figures, if the path is
+    /// another than it was taken for. A change that no stream takes is none.
     fn bear_loss(&mut self, figures: &[StreamFigures], context: &mut Context<'_>) {
         let shared = &context.shared;
-        if let Some(control) = &self.loss.control {
-            return shared.streams.set_congestion(control);
-        }
         let setup = &shared.setup;
-        let own = setup.congestion.control.as_ref().unwrap_or(&setup.host.congestion_default);
-        let Some(choice) = self.loss.look(setup, own, figures) else { return };
-        let Some(control) = choice.control else { return };
-        shared.streams.set_congestion(&control);
+        let first = setup.congestion.control.as_ref().unwrap_or(&setup.host.congestion_default);
+        let own = self.loss.control.as_ref().unwrap_or(first).clone();
+        let choice = self.loss.look(setup, &own, figures);
+        let Some((control, because)) = choice.and_then(|it| Some((it.control?, it.because))) else {
+            if self.loss.control.is_some() {
+                shared.streams.set_congestion(&own);
+            }
+            return;
+        };
+        if !shared.streams.set_congestion(&control) {
+            return;
+        }
         let from_to = format!("{own} -> {control}");
         self.loss.control = Some(control);
-        let change = self.engines.change(Some(Side::Path), StreamId(0), from_to, choice.because);
+        let change = self.engines.change(Some(Side::Path), StreamId(0), from_to, because);
         context.tell_change(change);
     }
 }
@@ -140,7 +162,18 @@ mod tests {
             min_rtt_us,
             ..TcpInfo::default()
         };
-        StreamFigures { tcp, ..StreamFigures::default() }
+        StreamFigures { tcp, is_open: true, ..StreamFigures::default() }
+    }
+
+    /// A stream that has something in flight, with its round trips, the shortest and those of now.
+    fn at_work(min_rtt_us: u32, rtt_us: u32) -> StreamFigures {
+        let mut figures = stream(1, 0, min_rtt_us);
+        (figures.tcp.rtt_us, figures.tcp.unacked_segments) = (rtt_us, 10);
+        figures
+    }
+
+    fn length_of_ms(ms: u64) -> PathLength {
+        PathLength { rtt: Duration::from_millis(ms), one_subnet: false }
     }
 
     #[test]
@@ -157,24 +190,36 @@ mod tests {
     #[test]
     fn a_path_is_as_long_as_its_shortest_round_trip_and_sends_what_its_streams_send() {
         let figures = [stream(100, 7, 0), stream(20, 30, 80_000), stream(3, 1, 90_000)];
-        let total = Loss { sent_bytes: 123, sent_again_bytes: 38 };
-        let rtt = Duration::from_millis(80);
-        let length = PathLength { rtt, one_subnet: false };
-        assert_eq!(of_path(&figures), PathSeen { length, loss: total, is_full: false });
-        assert_eq!(of_path(&[]), PathSeen::default());
-        assert_eq!(of_path(&[stream(0, 0, u32::MAX)]), PathSeen::default(), "not known yet");
+        assert_eq!(shortest_of(&figures), Some(Duration::from_millis(80)));
+        assert_eq!(shortest_of(&[stream(0, 0, u32::MAX)]), None, "not known yet");
+        let (length, loss) = (length_of_ms(80), Loss { sent_bytes: 123, sent_again_bytes: 38 });
+        assert_eq!(of_path(&figures, length), PathSeen { length, loss, is_full: false });
+        assert_eq!(of_path(&[], PathLength::default()), PathSeen::default());
     }
 
     #[test]
-    fn a_path_is_full_when_all_streams_wait_in_its_queue_by_the_shortest_round_trip_of_all() {
-        let waits = |min_rtt_us, rtt_us| {
-            let mut figures = stream(1, 0, min_rtt_us);
-            figures.tcp.rtt_us = rtt_us;
-            figures
+    fn a_path_is_full_when_all_streams_at_work_wait_in_its_queue() {
+        let is_full = |figures: &[StreamFigures]| of_path(figures, length_of_ms(4)).is_full;
+        assert!(is_full(&[at_work(4000, 9000), at_work(8000, 9000)]), "by the path's shortest");
+        assert!(!is_full(&[at_work(4000, 9000), at_work(4000, 5000)]));
+        let ended = StreamFigures { is_open: false, ..at_work(4000, 5000) };
+        let mut idle = at_work(4000, 5000);
+        idle.tcp.unacked_segments = 0;
+        assert!(is_full(&[at_work(4000, 9000), ended, idle]), "they know nothing of now");
+        assert!(!of_path(&[at_work(80_000, 90_000)], length_of_ms(80)).is_full);
+    }
+
+    #[test]
+    fn the_shortest_round_trip_is_kept_where_the_kernel_forgets_it() {
+        let mut watch = LossWatch::new(Instant::now());
+        let mut setup = setup();
+        let mut shortest = |setup: &StreamSetup, min_rtt_us| {
+            watch.look(setup, "cubic", &[stream(1, 0, min_rtt_us)]);
+            watch.shortest.unwrap().as_micros()
         };
-        assert!(of_path(&[waits(4000, 9000), waits(8000, 9000)]).is_full);
-        assert!(!of_path(&[waits(4000, 9000), waits(4000, 5000)]).is_full);
-        assert!(!of_path(&[waits(80_000, 90_000)]).is_full);
+        setup.congestion.length = length_of_ms(5);
+        let seen = [9000, 300, 20_000].map(|min_rtt_us| shortest(&setup, min_rtt_us));
+        assert_eq!(seen, [5000, 300, 300]);
     }
 
     #[test]
@@ -195,8 +240,8 @@ mod tests {
     #[test]
     fn loss_on_a_full_path_or_within_a_subnet_changes_nothing() {
         let lossy = |look: u64, rtt_us| {
-            let mut figures = stream(look << 30, look << 24, 8000);
-            figures.tcp.rtt_us = rtt_us;
+            let mut figures = at_work(8000, rtt_us);
+            (figures.tcp.bytes_sent, figures.tcp.bytes_retransmitted) = (look << 30, look << 24);
             [figures]
         };
         let changes = |setup: &StreamSetup, rtt_us| {
@@ -224,25 +269,46 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_made_and_told_once() {
+    fn a_change_is_made_and_told_once_as_soon_as_a_stream_takes_it() {
         let mut told = Vec::new();
         let mut hear = |event| told.push(event);
         let Begun { mut context, mut streams, .. } =
             without_peer::begin(FileOptions::default(), &mut hear);
         let shared = Arc::get_mut(&mut context.shared).expect("no stream has it yet");
         shared.setup.host = Arc::new(host());
-        for look in 1..5 {
-            let figures = [stream(look << 30, look << 24, 80_000)];
-            streams.bear_loss(&figures, &mut context);
+        let look = |streams: &mut DataStreams, context: &mut Context<'_>, look: u64| {
+            streams.bear_loss(&[stream(look << 30, look << 24, 80_000)], context);
+        };
+        (1..4).for_each(|number| look(&mut streams, &mut context, number));
+        assert_eq!((&streams.loss.control, without_peer::said(&context).len()), (&None, 0));
+        let (near, _far) = without_peer::open_stream(&context, StreamId(0));
+        if haul_sys::congestion::set_congestion(&near, "bbr").is_err() {
+            return skip("bbr", "none, or none that is permitted");
         }
-        assert_eq!(streams.loss.control.as_deref(), Some("bbr"));
+        haul_sys::congestion::set_congestion(&near, "reno").unwrap();
+        (4..7).for_each(|number| look(&mut streams, &mut context, number));
+        assert_eq!(congestion(&near).unwrap(), "bbr");
         assert_eq!(without_peer::said(&context).len(), 1);
+        context.shared.streams.stop();
         drop(context);
         let [Event::Fallback { side: Side::Path, from_to, why }] = &told[..] else {
             panic!("{told:?}")
         };
         assert_eq!(from_to, "cubic -> bbr");
         assert!(why.contains("1.56 %") && why.contains("80.00 ms"), "{why}");
+    }
+
+    #[test]
+    fn bbr_that_was_taken_for_a_loss_gives_way_where_the_path_turns_out_to_be_short() {
+        let setup = setup();
+        let mut watch = LossWatch::new(Instant::now());
+        let again = |watch: &mut LossWatch, own, min_rtt_us| {
+            let choice = watch.look(&setup, own, &[stream(1 << 30, 0, min_rtt_us)]);
+            choice.and_then(|choice| choice.control)
+        };
+        assert_eq!(again(&mut watch, "bbr", 9000), None);
+        assert_eq!(again(&mut watch, "bbr", 90).as_deref(), Some("cubic"), "the system's");
+        assert_eq!(again(&mut watch, "cubic", 20_000), None, "and stays");
     }
 
     /// A congestion control that this process may choose, and that no connection has by itself.
