@@ -71,10 +71,7 @@ use coming_back::ComingBack;
 use connect_failure::{ConnectFailure, is_passing};
 use final_report::{named, of_more, of_report, until_now};
 use flows::Flows;
-use haul_datapath::{
-    Host,
-    choose::{self, CongestionChoice, PathLength},
-};
+use haul_datapath::{Host, choose};
 use haul_protocol::{
     CAPABILITY_RECHECK, ClientHandshake, Message, StreamId,
     handshake::Granted,
@@ -558,7 +555,8 @@ impl<'a> Client<'a> {
         let pulls = self.open.direction == Direction::Pull && !self.file_options.dry_run;
         // A control that is chosen has to be set before the connection is made, and by the server's
         // round trip too.
-        let keeps_control = || self.congestion(control, rtt).control.is_none();
+        let length = || self.route.length_of(control, rtt);
+        let keeps_control = || choose_congestion(&self.host, length()).control.is_none();
         if !pulls || rtt < EARLY_FROM_RTT || !keeps_control() {
             return None;
         }
@@ -772,19 +770,9 @@ impl<'a> Client<'a> {
         self.manifest.clone().map(|manifest| Lines { manifest, rename })
     }
 
-    /// Congestion control for the path to the server, which by a proxy or ssh begins where that
-    /// is.
-    fn congestion(&self, control: &TcpStream, rtt: Duration) -> CongestionChoice {
-        if self.url.proxy.is_none() && self.options.connect.connector.is_none() {
-            return choose_congestion(&self.host, control, rtt);
-        }
-        let length = PathLength { rtt, one_subnet: false };
-        choose::congestion(&self.host, length, self.host.may_administer_network)
-    }
-
     /// Settings of a session's streams: what was measured and agreed.
     fn stream_setup(&self, opened: &Opened, run: &mut Run) -> Result<StreamSetup, TransferError> {
-        let granted = &opened.granted.opened;
+        let (granted, control) = (&opened.granted.opened, opened.control.socket());
         let keys =
             opened.control.session_keys(&opened.session).map_err(|error| set_up_failed(&error))?;
         let rtt = opened.rtt.max(Duration::from_micros(granted.rtt_us));
@@ -793,7 +781,7 @@ impl<'a> Client<'a> {
         let earlier = run.why_tcp();
         run.rdma = opened.rdma.clone();
         run.tcp_because = self.tcp_because(opened).unwrap_or(earlier);
-        run.path = verdict::Path::of(opened.control.socket(), &self.options.connect);
+        run.path = verdict::Path::of(control, &self.options.connect);
         let streams = u64::from(granted.streams.max(1));
         Ok(StreamSetup {
             keys: Arc::new(keys),
@@ -802,7 +790,7 @@ impl<'a> Client<'a> {
             content: self.manifest.is_some()
                 || (self.options.verify_target && self.open.direction == Direction::Pull),
             host: self.host.clone(),
-            congestion: self.congestion(opened.control.socket(), rtt),
+            congestion: choose_congestion(&self.host, self.route.length_of(control, rtt)),
             pacing_bytes_per_s: self.options.rate_bytes_per_s.map(|rate| (rate / streams).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / granted.streams.max(1) as usize,
             rdma: opened.rdma.clone(),

@@ -12,7 +12,6 @@ pub mod reachable;
 mod refusals;
 mod sessions;
 
-use crate::problem::Problem;
 use crate::{
     Interrupt,
     error::problem,
@@ -27,11 +26,9 @@ use crate::{
     transport::{resolve, tls},
     url::HaulUrl,
 };
+use crate::{problem::Problem, session::streams::choose_congestion};
 use doorman::{Strangers, Threads};
-use haul_datapath::{
-    Host,
-    choose::{self, PathLength},
-};
+use haul_datapath::{Host, choose::PathLength};
 pub use inlet::Inlet;
 use open_sessions::Sessions;
 use reachable::Hosts;
@@ -129,9 +126,7 @@ impl Server {
         let (listener, address) = listen(&options.listen)?;
         let host = Arc::new(Host::read(Path::new("/")));
         // What a path of no length takes; a socket of a longer path is set when it is accepted.
-        if let Some(control) =
-            choose::congestion(&host, PathLength::default(), host.may_administer_network).control
-        {
+        if let Some(control) = choose_congestion(&host, PathLength::default()).control {
             let _ = haul_sys::congestion::set_congestion(&listener, &control);
         }
         mark(&listener, &options)?;

@@ -45,9 +45,8 @@ pub fn distribute(mut batches: Vec<Batch>, shards: usize) -> Vec<Vec<Batch>> {
 /// Cuts a walk into batches that are small beside a shard: at most a 64th of one, as far as the
 /// walk has come, so that what is left over at the end is little.
 ///
-/// A directory is in one batch where it is no larger than a 32nd of a shard: the run that has all of
-/// a new directory keeps it hidden until its end, and makes its files without a name of their own
-/// for each.
+/// A directory is in one batch where it is no larger than a 32nd of a shard: the run that has all
+/// of a new directory hides it until its end, and each of its files is made under its name.
 #[derive(Debug)]
 pub struct Cutting {
     shards: u64,
@@ -194,7 +193,7 @@ mod tests {
         for of_directory in [1, 7, 100, 1000] {
             let (batches, ..) = batches(&sizes, of_directory, 4);
             let directory = |line: u64| line / 50 / of_directory as u64;
-            let goes_on = |batch: &&Batch| batch.from / 50 % of_directory as u64 != 0;
+            let goes_on = |batch: &&Batch| !(batch.from / 50).is_multiple_of(of_directory as u64);
             let cut: Vec<u64> =
                 batches.iter().filter(goes_on).map(|batch| directory(batch.from)).collect();
             assert!(cut.is_empty(), "{of_directory}: {cut:?}");

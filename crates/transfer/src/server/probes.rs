@@ -29,7 +29,7 @@ use crate::{
         streams::{StreamSetup, Streams, choose_congestion},
     },
     state::Grant,
-    transport::{control::Control, waker::Waker},
+    transport::{control::Control, tcp, waker::Waker},
 };
 use haul_protocol::{
     Message, StreamId, limits,
@@ -176,7 +176,7 @@ impl Server {
             digest: message::Digest::None,
             content: false,
             host: self.host.clone(),
-            congestion: choose_congestion(&self.host, control.socket(), rtt),
+            congestion: choose_congestion(&self.host, tcp::length_of(control.socket(), rtt)),
             pacing_bytes_per_s: None,
             buffer_bytes_max: BUFFER_BYTES_MAX,
         };

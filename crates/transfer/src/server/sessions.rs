@@ -49,6 +49,7 @@ use crate::{
     token::Token,
     transport::{
         control::{Control, ControlError},
+        tcp,
         waker::Waker,
     },
 };
@@ -274,7 +275,7 @@ impl Server {
             digest: open.digest,
             content: open.verify_target && open.direction == Direction::Push,
             host: self.host.clone(),
-            congestion: choose_congestion(&self.host, control.socket(), rtt),
+            congestion: choose_congestion(&self.host, tcp::length_of(control.socket(), rtt)),
             pacing_bytes_per_s: rate.map(|rate| (rate / u64::from(count)).max(1)),
             buffer_bytes_max: BUFFER_BYTES_MAX / count as usize,
         };

@@ -8,7 +8,7 @@ use crate::{
 };
 use haul_datapath::{
     EngineError, FabricFigures, Host, StageTimes,
-    choose::{self, CongestionChoice},
+    choose::{self, CongestionChoice, PathLength},
 };
 use haul_host::cpu_quota::Throttling;
 use haul_protocol::{ProtocolError, StreamId, limits, message};
@@ -632,10 +632,10 @@ pub fn set_up_sender(socket: &TcpStream, setup: &StreamSetup) {
     }
 }
 
-/// Chooses the congestion control for the path of a connection, by a round trip on it.
+/// Chooses the congestion control for a path, by its length.
 #[must_use]
-pub fn choose_congestion(host: &Host, socket: &TcpStream, rtt: Duration) -> CongestionChoice {
-    choose::congestion(host, tcp::length_of(socket, rtt), host.may_administer_network)
+pub fn choose_congestion(host: &Host, length: PathLength) -> CongestionChoice {
+    choose::congestion(host, length, host.may_administer_network)
 }
 
 #[cfg(test)]

@@ -132,6 +132,14 @@ impl Route {
         Ok(socket)
     }
 
+    /// How long the way to the server is, by a round trip on its control connection: by a proxy or
+    /// ssh the connection's own ends are not the path's.
+    #[must_use]
+    pub fn length_of(&self, control: &TcpStream, rtt: Duration) -> PathLength {
+        let is_direct = self.proxy.is_none() && self.options.connector.is_none();
+        if is_direct { length_of(control, rtt) } else { PathLength { rtt, one_subnet: false } }
+    }
+
     /// Makes a data stream to the address of the control connection: behind another one there may
     /// be another host.
     ///

@@ -542,7 +542,7 @@ impl Session<'_> {
             digest: message::Digest::None,
             content: false,
             host: self.host.clone(),
-            congestion: choose_congestion(&self.host, &self.socket, self.rtt),
+            congestion: choose_congestion(&self.host, self.route.length_of(&self.socket, self.rtt)),
             pacing_bytes_per_s: Some(asked.rate_bytes_per_s)
                 .filter(|rate| *rate > 0)
                 .map(|rate| (rate / u64::from(asked.streams)).max(1)),

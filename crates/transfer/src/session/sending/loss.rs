@@ -79,8 +79,8 @@ fn shortest_of(figures: &[StreamFigures]) -> Option<Duration> {
     Some(Duration::from_micros(shortest_us.into()))
 }
 
-/// The path of a length as all streams have seen it: bytes that they have sent, and whether all that
-/// have something in flight wait in a queue now.
+/// The path of a length as all streams have seen it: bytes that they have sent, and whether all
+/// that have something in flight wait in a queue now.
 fn of_path(figures: &[StreamFigures], length: PathLength) -> PathSeen {
     let tcp = || figures.iter().map(|stream| stream.tcp);
     let loss = Loss {
