@@ -54,7 +54,7 @@ pub struct CongestionChoice {
 /// end has looked, and the path is then taken for longer than it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathLength {
-    /// The shortest round trip that was seen.
+    /// The round trip: the one that the session begins with, or the shortest since.
     pub rtt: Duration,
     /// Whether both ends are in one subnet, without a router between them.
     pub one_subnet: bool,

@@ -77,7 +77,7 @@ impl Cutting {
         let Batch { files, bytes, .. } = self.open;
         let is_full = files >= files_max || (files > 0 && bytes + file_bytes > bytes_max);
         // The rest of a directory is alone, so that it can be put together with its begin.
-        let is_apart = self.open.goes_on || files >= files_max / 2 || bytes >= bytes_max / 2;
+        let is_apart = self.open.goes_on || 2 * files > files_max || 2 * bytes > bytes_max;
         if is_full || (files > 0 && !goes_on && is_apart) {
             self.close();
         }
@@ -199,6 +199,9 @@ mod tests {
             assert!(cut.is_empty(), "{of_directory}: {cut:?}");
             assert!(batches.len() < 5000, "{of_directory}: {}", batches.len());
         }
+        let empty = vec![0; 200_000];
+        let count = batches(&empty, 1, 4).0.len();
+        assert!(count < 5000, "directories of one empty file each: {count}");
         let (batches, ..) = batches(&sizes, 10_000, 4);
         assert!(batches.len() >= 4 * 32, "larger ones are cut: {}", batches.len());
     }
