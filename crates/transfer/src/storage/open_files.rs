@@ -26,7 +26,10 @@ const LARGE_FILES_MAX: u64 = 64;
 /// Most large files that all sessions together receive at a time.
 const LARGE_FILES_MAX_ALL: u64 = 4096;
 const KEPT_FILES_MAX: u64 = 32;
-const HIDDEN_DIRECTORIES_MAX: u64 = 64;
+/// Most directories that all sessions together have hidden until they are there.
+const HIDDEN_DIRECTORIES_MAX_ALL: u64 = 1024;
+/// Most directories that one session has hidden: each has a list to sync with each group of files.
+const HIDDEN_DIRECTORIES_MAX_EACH: u64 = 64;
 /// Most directories of a narrow mode that all sessions together keep from being narrowed.
 const FILLED_DIRECTORIES_MAX: u64 = 1024;
 /// Most directories of a narrow mode that one session keeps from being narrowed.
@@ -70,13 +73,6 @@ pub fn ahead_files_max() -> usize {
 #[must_use]
 pub fn empty_files_max() -> usize {
     part_of(descriptors(), 16, EMPTY_FILES_MAX) as usize
-}
-
-/// Most directories that a session has hidden until all of them is there, each with two descriptors
-/// for as long: others that it makes have their names at once.
-#[must_use]
-pub fn hidden_directories_max() -> usize {
-    part_of(descriptors(), 512, HIDDEN_DIRECTORIES_MAX) as usize
 }
 
 /// The files of one kind that all sessions of this process have open.
@@ -144,6 +140,15 @@ impl Share {
         static GATE: OnceLock<Gate> = OnceLock::new();
         let most = part_of(descriptors(), 64, FILLED_DIRECTORIES_MAX);
         Self::of(GATE.get_or_init(|| Gate::new(most, FILLED_DIRECTORIES_MAX_EACH)))
+    }
+
+    /// Share of the directories that a session has hidden until all of them is there, each with two
+    /// descriptors for as long: others that it makes have their names at once.
+    #[must_use]
+    pub fn of_hidden_directories() -> Self {
+        static GATE: OnceLock<Gate> = OnceLock::new();
+        let most = part_of(descriptors(), 32, HIDDEN_DIRECTORIES_MAX_ALL);
+        Self::of(GATE.get_or_init(|| Gate::new(most, HIDDEN_DIRECTORIES_MAX_EACH)))
     }
 
     fn of(gate: &'static Gate) -> Self {
@@ -248,10 +253,8 @@ mod tests {
         }
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         assert_eq!(descriptors(), limit);
-        let all =
-            [kept_files_max(), ahead_files_max(), empty_files_max(), hidden_directories_max()];
+        let all = [kept_files_max(), ahead_files_max(), empty_files_max()];
         let parts = [(32, KEPT_FILES_MAX), (32, AHEAD_FILES_MAX), (16, EMPTY_FILES_MAX)];
-        let parts = [parts[0], parts[1], parts[2], (512, HIDDEN_DIRECTORIES_MAX)];
         assert_eq!(all, parts.map(|(part, most)| part_of(limit, part, most) as usize));
     }
 
@@ -270,6 +273,15 @@ mod tests {
         let most = part_of(descriptors(), 64, FILLED_DIRECTORIES_MAX);
         let count = take_all(&Share::of_filled_directories()).len() as u64;
         let most_each = most.div_ceil(2).min(FILLED_DIRECTORIES_MAX_EACH);
+        assert!((1..=most_each).contains(&count), "{count} of {most}");
+    }
+
+    /// The gate is the process's: other tests may hold some of it, which leaves fewer.
+    #[test]
+    fn hidden_directories_take_no_more_of_the_descriptors_than_half_of_a_16th() {
+        let most = part_of(descriptors(), 32, HIDDEN_DIRECTORIES_MAX_ALL);
+        let count = take_all(&Share::of_hidden_directories()).len() as u64;
+        let most_each = most.div_ceil(2).min(HIDDEN_DIRECTORIES_MAX_EACH);
         assert!((1..=most_each).contains(&count), "{count} of {most}");
     }
 

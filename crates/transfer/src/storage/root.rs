@@ -5,6 +5,7 @@
 //! symbolic links are not followed at all.
 
 use super::{
+    open_files::Pass,
     staged::{StagedDirectory, Staging},
     synced_file_system::SyncedFileSystem,
 };
@@ -283,9 +284,10 @@ impl Root {
         }
     }
 
-    /// Whether one more directory may be hidden, of at most `most`.
-    pub(super) fn may_stage(&self, most: usize) -> bool {
-        lock(&self.staging).may_stage(most)
+    /// The right to hide one more directory, if there is one.
+    pub(super) fn pass_to_hide(&self) -> Option<Pass> {
+        let share = lock(&self.staging).share()?;
+        share.take()
     }
 
     /// Has no directory hidden from now on.

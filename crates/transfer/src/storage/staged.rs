@@ -15,7 +15,7 @@ use super::{
     aborted::sync_directory,
     hidden_names::{LIST_SUFFIX, STAGED_SUFFIX, hidden_name},
     locked::open_locked,
-    open_files::hidden_directories_max,
+    open_files::{Pass, Share},
     root::{DIRECTORY_MODE, Root, split_last},
     synced_file_system::SyncedFileSystem,
 };
@@ -36,6 +36,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    collections::BTreeMap,
     fs::File,
     io::{self, ErrorKind},
     os::fd::{AsFd, OwnedFd},
@@ -46,9 +47,11 @@ use std::{
 };
 
 /// The directories that a session has hidden, and what syncs their file systems.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Staging {
-    hidden: Vec<Arc<StagedDirectory>>,
+    /// Directories that are hidden now, by name: none is in another.
+    hidden: BTreeMap<Vec<u8>, Arc<StagedDirectory>>,
+    share: Share,
     /// The file system of each device, opened before anything was written there.
     synced: Vec<Arc<SyncedFileSystem>>,
     is_forbidden: bool,
@@ -77,6 +80,8 @@ pub struct StagedDirectory {
     is_wanted: AtomicBool,
     /// The disk was full: what is missing comes by another run.
     is_cut_short: AtomicBool,
+    /// The right to have its descriptors open; `None` for one that is shown at once.
+    _pass: Option<Pass>,
 }
 
 /// An entry of a hidden directory, as long as it is being received.
@@ -169,7 +174,8 @@ pub(super) fn begin(
     options: FileOptions,
 ) -> Result<Begun, Fault> {
     let failed = |error: io::Error| io_fault(Side::Target, name, "cannot be made", &error);
-    let may_stage = may_stage(options) && root.may_stage(hidden_directories_max());
+    let pass = if may_stage(options) { root.pass_to_hide() } else { None };
+    let may_stage = pass.is_some();
     if may_stage && root.parent_of(name).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
         // They are durable as all is that comes into this one: by a sync of the file system.
         root.make_directories(split_last(name).0, DIRECTORY_MODE).map_err(failed)?;
@@ -188,7 +194,8 @@ pub(super) fn begin(
     let Some(opened) = Opened::open(&parent, last, list, mode).map_err(failed)? else {
         return Ok(Begun::Plain);
     };
-    let (is_new, directory) = (opened.is_new, opened.into_staged(root, name).map_err(failed)?);
+    let (is_new, directory) =
+        (opened.is_new, opened.into_staged(root, name, pass).map_err(failed)?);
     let directory = Arc::new(directory);
     root.hide(directory.clone());
     if may_stage {
@@ -210,7 +217,7 @@ pub(super) fn take_up_left(root: &Root, name: &[u8]) -> Result<(), Fault> {
     let list = list::open_free(&parent, &hidden_name(last, LIST_SUFFIX));
     let opened = list.map(|list| Opened::open(&parent, last, list, 0o700)).transpose();
     let Some(opened) = opened.map_err(failed)?.flatten() else { return Ok(()) };
-    let directory = opened.into_staged(root, name).map_err(failed)?;
+    let directory = opened.into_staged(root, name, None).map_err(failed)?;
     let merged = directory.merge(merging::Conflict::KeepThere);
     merged.and_then(|()| directory.forget()).map_err(failed)
 }
@@ -295,7 +302,12 @@ impl Opened {
         Ok(Some(Self { parent, names, directory, list, is_new, has_temporaries }))
     }
 
-    fn into_staged(self, root: &Root, name: &[u8]) -> io::Result<StagedDirectory> {
+    fn into_staged(
+        self,
+        root: &Root,
+        name: &[u8],
+        pass: Option<Pass>,
+    ) -> io::Result<StagedDirectory> {
         let device = fstat(&self.directory)?.st_dev;
         let synced = root.synced(device, &self.parent)?;
         let Self { parent, names, directory, list, has_temporaries, .. } = self;
@@ -315,16 +327,12 @@ impl Opened {
             is_visible: AtomicBool::new(false),
             is_wanted: AtomicBool::new(false),
             is_cut_short: AtomicBool::new(false),
+            _pass: pass,
         })
     }
 }
 
 impl StagedDirectory {
-    /// Whether only this directory holds the name: its own, or one below it.
-    fn holds(&self, name: &[u8]) -> bool {
-        name.strip_prefix(&*self.name).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-    }
-
     /// The path below the root that a name below this directory has until it is shown.
     fn hidden_path(&self, name: &[u8]) -> Vec<u8> {
         let last = split_last(&self.name).1;
@@ -457,7 +465,7 @@ impl StagedDirectory {
 
     fn is_shown(&self, staging: &mut Staging) {
         self.is_visible.store(true, Ordering::Release);
-        staging.hidden.retain(|other| other.is_hidden());
+        staging.hidden.retain(|_, other| other.is_hidden());
     }
 
     /// Makes the name durable and removes the list, which has nothing more to tell.
@@ -484,7 +492,7 @@ impl StagedDirectory {
             unlinkat(&self.parent, &*self.hidden_last, AtFlags::REMOVEDIR)?;
             // Not looked for any more: the next session of the client may make it again.
             self.is_visible.store(true, Ordering::Release);
-            staging.hidden.retain(|other| other.is_hidden());
+            staging.hidden.retain(|_, other| other.is_hidden());
             Ok(unlinkat(&self.parent, &*self.list_name, AtFlags::empty())?)
         });
     }
@@ -510,9 +518,21 @@ impl StagedDirectory {
     }
 }
 
+impl Default for Staging {
+    fn default() -> Self {
+        Self {
+            hidden: BTreeMap::new(),
+            share: Share::of_hidden_directories(),
+            synced: Vec::new(),
+            is_forbidden: false,
+        }
+    }
+}
+
 impl Staging {
-    pub fn may_stage(&self, most: usize) -> bool {
-        !self.is_forbidden && self.hidden.len() < most
+    /// What gives the right to hide one more directory, unless none may be hidden.
+    pub fn share(&self) -> Option<Share> {
+        (!self.is_forbidden).then(|| self.share.clone())
     }
 
     pub fn forbid(&mut self) {
@@ -520,16 +540,21 @@ impl Staging {
     }
 
     pub fn hide(&mut self, directory: Arc<StagedDirectory>) {
-        self.hidden.push(directory);
+        self.hidden.insert(directory.name.clone(), directory);
     }
 
     /// The hidden directory that holds a name, or is it.
     pub fn holding(&self, name: &[u8]) -> Option<&Arc<StagedDirectory>> {
-        self.hidden.iter().find(|directory| directory.holds(name))
+        if self.hidden.is_empty() {
+            return None;
+        }
+        let above = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let ends = above.map(|(at, _)| at).chain([name.len()]);
+        ends.into_iter().find_map(|end| self.hidden.get(&name[..end]))
     }
 
     pub fn all(&self) -> Vec<Arc<StagedDirectory>> {
-        self.hidden.clone()
+        self.hidden.values().cloned().collect()
     }
 
     /// The path of a name now, where a hidden directory holds it.

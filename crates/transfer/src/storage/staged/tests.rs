@@ -219,11 +219,21 @@ fn only_what_may_wait_for_its_end_is_hidden() {
 fn a_session_hides_so_many_directories_and_none_where_it_may_not() {
     let place = tempfile::tempdir().unwrap();
     let ours = root(place.path()).of_session();
-    assert!(ours.may_stage(1) && !ours.may_stage(0));
+    let passes: Vec<_> = std::iter::from_fn(|| ours.pass_to_hide()).collect();
+    assert!(!passes.is_empty());
+    let begun = begin(&ours, b"d/other", 0o755, FileOptions::default());
+    assert!(matches!(begun, Ok(Begun::Plain)), "others are hidden");
+    drop(passes);
     hidden(&ours, b"tree");
-    assert!(ours.may_stage(2) && !ours.may_stage(1));
+    let mut left = Vec::new();
+    left.extend(std::iter::from_fn(|| ours.pass_to_hide()));
+    let held = left.len();
+    ours.hidden_directories()[0].show(&ours).unwrap();
+    left.extend(ours.pass_to_hide());
+    assert_eq!(left.len(), held + 1, "one that has its name lets another be hidden");
+    drop(left);
     ours.forbid_staging();
-    assert!(!ours.may_stage(2));
+    assert!(ours.pass_to_hide().is_none());
     let begun = begin(&ours, b"d/other", 0o755, FileOptions::default());
     assert!(matches!(begun, Ok(Begun::Plain)));
     assert!(!place.path().join("d").exists(), "whoever makes it makes those above");
@@ -415,4 +425,29 @@ fn on_a_disk_that_has_failed_nothing_is_told_as_durable() {
     write(&ours, b"tree/file", b"x");
     disk.cut_power().unwrap();
     assert!(!directory.sync_file_system());
+}
+
+/// Names that sort between a directory and what is in it.
+#[test]
+fn a_name_is_in_the_hidden_directory_that_is_above_it() {
+    let place = tempfile::tempdir().unwrap();
+    let ours = root(place.path()).of_session();
+    for name in [&b"a"[..], b"a-b", b"c/d"] {
+        hidden(&ours, name);
+    }
+    for (name, holder) in [
+        (&b"a/x"[..], Some(&b"a"[..])),
+        (b"a/b-c/x", Some(b"a")),
+        (b"a-b/x", Some(b"a-b")),
+        (b"c/d/e/f", Some(b"c/d")),
+        (b"a-c/x", None),
+        (b"ab", None),
+        (b"c/x", None),
+        (b"c", None),
+        (b"c/d", None),
+    ] {
+        let found = ours.hidden_directory_of(name);
+        assert_eq!(found.as_ref().map(|it| it.name()), holder);
+        assert_eq!(ours.is_hidden_here(name), name == b"c/d");
+    }
 }

@@ -146,7 +146,8 @@ fn of_directories(entries: &[Entry]) -> Vec<OfDirectory> {
         let target = lock(&entry.target);
         let Some(target) = target.as_ref() else { continue };
         let Some(directory) = target.hidden_directory() else { continue };
-        let at = all.iter().position(|of| Arc::ptr_eq(&of.directory, directory));
+        // Files of one directory mostly come one after the other.
+        let at = all.iter().rposition(|of| Arc::ptr_eq(&of.directory, directory));
         let at = at.unwrap_or_else(|| {
             let directory = directory.clone();
             all.push(OfDirectory { directory, entries: 0, names: Vec::new() });
