@@ -530,7 +530,7 @@ impl Default for Staging {
 }
 
 impl Staging {
-    /// What gives the right to hide one more directory, unless none may be hidden.
+    /// The share that gives the right to hide one more directory, unless none may be hidden.
     pub fn share(&self) -> Option<Share> {
         (!self.is_forbidden).then(|| self.share.clone())
     }
