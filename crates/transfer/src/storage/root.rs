@@ -295,8 +295,16 @@ impl Root {
         lock(&self.staging).forbid();
     }
 
+    /// Lets this session hide directories by another share than the process's.
+    #[cfg(test)]
+    pub(super) fn hide_by(&self, share: super::open_files::Share) {
+        lock(&self.staging).share = share;
+    }
+
     pub(super) fn hide(&self, directory: Arc<StagedDirectory>) {
-        lock(&self.staging).hide(directory);
+        // The pass of one that is replaced goes back behind this lock, for it takes another.
+        let replaced = lock(&self.staging).hide(directory);
+        drop(replaced);
     }
 
     /// The hidden directory that a name is in.

@@ -51,7 +51,7 @@ use std::{
 pub(super) struct Staging {
     /// Directories that are hidden now, by name: none is in another.
     hidden: BTreeMap<Vec<u8>, Arc<StagedDirectory>>,
-    share: Share,
+    pub(super) share: Share,
     /// The file system of each device, opened before anything was written there.
     synced: Vec<Arc<SyncedFileSystem>>,
     is_forbidden: bool,
@@ -80,7 +80,7 @@ pub struct StagedDirectory {
     is_wanted: AtomicBool,
     /// The disk was full: what is missing comes by another run.
     is_cut_short: AtomicBool,
-    /// The right to have its descriptors open; `None` for one that is shown at once.
+    /// The right to have its descriptors open; `None` for what a dead session left.
     _pass: Option<Pass>,
 }
 
@@ -539,8 +539,10 @@ impl Staging {
         self.is_forbidden = true;
     }
 
-    pub fn hide(&mut self, directory: Arc<StagedDirectory>) {
-        self.hidden.insert(directory.name.clone(), directory);
+    /// Hides a directory; gives one of the same name that somebody removed while it was hidden.
+    #[must_use]
+    pub fn hide(&mut self, directory: Arc<StagedDirectory>) -> Option<Arc<StagedDirectory>> {
+        self.hidden.insert(directory.name.clone(), directory)
     }
 
     /// The hidden directory that holds a name, or is it.

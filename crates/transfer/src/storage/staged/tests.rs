@@ -162,6 +162,7 @@ fn what_killed_runs_kept_goes_with_the_directory_above_and_what_is_in_use_stays(
 fn a_session_that_brought_nothing_leaves_nothing_and_the_next_begins_anew() {
     let place = tempfile::tempdir().unwrap();
     let ours = root(place.path()).of_session();
+    ours.hide_by(Share::of_own_gate(10));
     let (first, _) = hidden(&ours, b"tree");
     ours.make_directories(b"tree/a/b", 0o755).unwrap();
     write(&ours, b"tree/a/untold", b"x");
@@ -219,8 +220,9 @@ fn only_what_may_wait_for_its_end_is_hidden() {
 fn a_session_hides_so_many_directories_and_none_where_it_may_not() {
     let place = tempfile::tempdir().unwrap();
     let ours = root(place.path()).of_session();
+    ours.hide_by(Share::of_own_gate(10));
     let passes: Vec<_> = std::iter::from_fn(|| ours.pass_to_hide()).collect();
-    assert!(!passes.is_empty());
+    assert_eq!(passes.len(), 5, "others have the half");
     let begun = begin(&ours, b"d/other", 0o755, FileOptions::default());
     assert!(matches!(begun, Ok(Begun::Plain)), "others are hidden");
     drop(passes);
@@ -432,6 +434,7 @@ fn on_a_disk_that_has_failed_nothing_is_told_as_durable() {
 fn a_name_is_in_the_hidden_directory_that_is_above_it() {
     let place = tempfile::tempdir().unwrap();
     let ours = root(place.path()).of_session();
+    ours.hide_by(Share::of_own_gate(10));
     for name in [&b"a"[..], b"a-b", b"c/d"] {
         hidden(&ours, name);
     }
@@ -450,4 +453,22 @@ fn a_name_is_in_the_hidden_directory_that_is_above_it() {
         assert_eq!(found.as_ref().map(|it| it.name()), holder);
         assert_eq!(ours.is_hidden_here(name), name == b"c/d");
     }
+}
+
+/// The earlier one has ended with its session, and both are of one root, as those of a pull are.
+#[test]
+fn a_directory_that_somebody_removed_while_it_was_hidden_is_hidden_anew() {
+    let place = tempfile::tempdir().unwrap();
+    let ours = root(place.path()).of_session();
+    ours.hide_by(Share::of_own_gate(10));
+    let (directory, _) = hidden(&ours, b"tree");
+    directory.tell_durable(&[directory.hash_of(b"tree/told")], true).unwrap();
+    drop(directory);
+    fs::remove_dir(place.path().join(".tree.haul-staged")).unwrap();
+    fs::remove_file(place.path().join(".tree.haul-durable")).unwrap();
+    let (directory, is_new) = hidden(&ours, b"tree");
+    assert!(is_new && ours.hidden_directories().len() == 1);
+    directory.show(&ours).unwrap();
+    directory.forget().unwrap();
+    assert_eq!(names(place.path()), ["tree"]);
 }
