@@ -27,7 +27,7 @@ const LARGE_FILES_MAX: u64 = 64;
 const LARGE_FILES_MAX_ALL: u64 = 4096;
 const KEPT_FILES_MAX: u64 = 32;
 /// Most directories that all sessions together have hidden until they are there.
-const HIDDEN_DIRECTORIES_MAX_ALL: u64 = 1024;
+const HIDDEN_DIRECTORIES_MAX_ALL: u64 = 4096;
 /// Most directories that one session has hidden: each has a list to sync with each group of files.
 const HIDDEN_DIRECTORIES_MAX_EACH: u64 = 64;
 /// Most directories of a narrow mode that all sessions together keep from being narrowed.
