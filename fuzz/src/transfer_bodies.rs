@@ -7,7 +7,7 @@ use haul_transfer::{
         journal::{Identity, decode},
         manifest::Line,
         parse_size, plan_lines,
-        register::Register,
+        register::{Counting, Register},
     },
 };
 
@@ -137,9 +137,11 @@ pub fn register(data: &[u8]) {
     let whole = usize::try_from(register.whole_bytes).expect("it was in memory");
     assert_eq!(Register::decode(&data[..whole]).as_ref(), Some(&register));
     let size_bytes = register.header.whole.size_bytes;
-    assert!(size_bytes == u64::MAX || !register.covers(&(0..size_bytes + 1), None));
+    assert!(size_bytes == u64::MAX || !register.covers(&(0..size_bytes + 1), Counting::default()));
     for ctime in [(0, 0), (9, 8)] {
-        assert!(!register.is_complete(Some(ctime)) || register.is_complete(None));
+        assert!(
+            !register.is_complete(Counting::of(ctime)) || register.is_complete(Counting::default())
+        );
     }
-    assert!(size_bytes == 0 || !register.is_complete(None) || !register.is_empty());
+    assert!(size_bytes == 0 || !register.is_complete(Counting::default()) || !register.is_empty());
 }

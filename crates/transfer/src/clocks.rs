@@ -23,3 +23,11 @@ pub fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }
+
+/// Milliseconds since this host was started, with those for which it was suspended.
+#[must_use]
+pub fn up_ms() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1000
+        + u64::try_from(time.tv_nsec).unwrap_or(0) / 1_000_000
+}

@@ -99,7 +99,9 @@ pub mod journal {
 
 /// The register of a file that comes in ranges.
 pub mod register {
-    pub use crate::storage::ranges::register::{Header, Record, Register, State, Whole};
+    pub use crate::storage::ranges::register::{
+        Clock, Counting, Header, Record, Register, Said, State, Whole,
+    };
 }
 
 /// Lines of plans and of the reports of their runs, which other tools may write.

@@ -140,7 +140,7 @@ fn registers_of_ranges() {
 fn the_whole_register_of_the_corpus_is_believed() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/register/good");
     let bytes = fs::read(root).expect("the corpus has it");
-    let register =
-        haul_transfer::internals::register::Register::decode(&bytes).expect("a register");
-    assert!(register.is_complete(Some((9, 8))) && register.begun() == [0, 4 << 20]);
+    use haul_transfer::internals::register::{Counting, Register};
+    let register = Register::decode(&bytes).expect("a register");
+    assert!(register.is_complete(Counting::of((9, 8))) && register.begun() == [0, 4 << 20]);
 }

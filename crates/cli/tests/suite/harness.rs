@@ -3,6 +3,7 @@
 //! Processes are ended by their handles, whatever happens; every wait ends.
 
 pub mod browser;
+pub mod crashed;
 pub mod far;
 pub mod frames;
 pub mod http;

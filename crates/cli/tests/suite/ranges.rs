@@ -1,7 +1,9 @@
 //! One file by many runs, each of which brings a range of it to servers that share a directory.
 
 use crate::harness::{
-    Place, assert_no_temporaries, assert_same_files, assert_same_trees, is_long,
+    Place, assert_no_temporaries, assert_same_files, assert_same_trees,
+    crashed::{journal_of_an_earlier_boot, register_of_an_earlier_boot, spoil},
+    is_long,
     process::{Haul, Ran},
     server::{Server, ServerSetup},
     temporaries,
@@ -169,6 +171,41 @@ fn a_run_that_is_ended_in_order_brings_no_byte_of_its_range_twice() {
     ran.ok();
     assert!(ran.number("resumed_bytes") >= durable, "{durable} were durable: {ran:?}");
     fleet.assert_arrived();
+}
+
+#[test]
+fn after_a_crash_of_the_host_the_ranges_that_came_before_are_read_back_before_the_name() {
+    let fleet = Fleet::new(32 * MIB);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    for shard in 1..SHARDS {
+        // Long enough for the journal to tell of most of the second; the others are not journaled.
+        let slow = ["--span-size", "64K", "--bwlimit", "3M"];
+        fleet.place.run(&fleet.words(shard, if shard == 2 { &slow } else { &[] })).ok();
+    }
+    register_of_an_earlier_boot(&fleet.place.root("tree/.huge.haul-ranges"));
+    let left = temporaries(&fleet.place.root("tree"));
+    let journals = left.iter().filter(|it| it.extension().is_some_and(|it| it == "haul-range"));
+    let journals: Vec<_> = journals.map(|it| fleet.place.root("tree").join(it)).collect();
+    assert_eq!(journals.len(), SHARDS - 1);
+    journals.iter().for_each(|journal| journal_of_an_earlier_boot(journal));
+    // In the first and in the second range.
+    spoil(&fleet.place.root("tree/.huge.haul-shared"), &[48, 136]);
+    for _ in 0..2 {
+        let ran = fleet.run(SHARDS);
+        assert_eq!(ran.status, 1, "{ran:?}");
+        ran.says(&["started anew since other ranges of it came", "run all shards again"]);
+        assert!(!fleet.is_named());
+    }
+    let mut lost = 0;
+    for shard in 1..SHARDS {
+        assert!(!fleet.is_named());
+        let ran = fleet.run(shard);
+        assert_eq!(ran.status, i32::from(shard < SHARDS - 1), "{ran:?}");
+        lost += ran.report()["recheck"]["lost_bytes"].as_u64().unwrap_or_default();
+    }
+    assert_eq!(lost, 64 << 10, "of the second range one span is lost");
+    fleet.assert_arrived();
+    fleet.run(SHARDS).ok();
 }
 
 #[test]

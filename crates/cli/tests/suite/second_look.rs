@@ -5,6 +5,7 @@
 
 use crate::harness::{
     assert_no_temporaries, assert_same_files,
+    crashed::{edit_journal, journal_of_an_earlier_boot, spoil},
     journey::{Journey, WAYS, Way},
     process::{Haul, Ran},
 };
@@ -167,46 +168,6 @@ fn a_killed_run_is_gone_on_from_though_mode_and_links_of_its_source_have_changed
     }
 }
 
-/// CRC-32C of bytes, computed bit by bit (RFC 3720, 12.1).
-fn crc32c(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |mut crc: u32, byte| {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
-        }
-        crc
-    })
-}
-
-/// Changes the header of a journal, as crates/transfer/src/storage/journal.rs writes it.
-fn edit(journal: &Path, change: impl FnOnce(&mut [u8])) {
-    let mut bytes = fs::read(journal).unwrap();
-    change(&mut bytes[..124]);
-    let crc = crc32c(&bytes[..124]);
-    bytes[124..128].copy_from_slice(&crc.to_le_bytes());
-    fs::write(journal, bytes).unwrap();
-}
-
-/// Makes a journal one of an earlier start of this host.
-fn as_before_a_crash(journal: &Path) {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
-    let digits = u128::from_str_radix(&boot.trim().replace('-', ""), 16).unwrap();
-    edit(journal, |header| {
-        assert_eq!(header[108..124], digits.to_be_bytes(), "the journal has this boot's id");
-        header[108] ^= 1;
-    });
-}
-
-/// Spoils spans of a temporary, as a disk that kept the journal, and of several spans something
-/// else.
-fn spoil(part: &Path, spans: &[u64]) {
-    let file = OpenOptions::new().write(true).open(part).unwrap();
-    for span in spans {
-        file.write_all_at(&[0; 4096], span * SPAN).unwrap();
-    }
-    file.sync_all().unwrap();
-}
-
 #[test]
 fn after_a_crash_of_the_host_what_is_durable_is_read_back_and_what_differs_comes_again() {
     for way in WAYS {
@@ -216,7 +177,7 @@ fn after_a_crash_of_the_host_what_is_durable_is_read_back_and_what_differs_comes
             let durable = journey.is_killed_midway();
             spoil(&journey.to(".data.haul-part"), &[1, 7]);
             if crash {
-                as_before_a_crash(&journey.to(".data.haul-journal"));
+                journal_of_an_earlier_boot(&journey.to(".data.haul-journal"));
             }
             let ran = journey.arrives(&options);
             let recheck = &ran.report()["recheck"];
@@ -260,7 +221,7 @@ fn where_a_device_has_another_number_a_killed_run_is_gone_on_from() {
         let journey = Journey::new(Way::Push);
         journey.place.file(&journey.from("data"), 12 * MIB + 5);
         let durable = journey.is_killed_midway();
-        edit(&journey.to(".data.haul-journal"), |header| {
+        edit_journal(&journey.to(".data.haul-journal"), |header| {
             header[if is_target { 56 } else { 40 }] ^= 1;
             if loses_ctime {
                 zero_ctime(header);
@@ -287,7 +248,7 @@ fn what_was_read_back_once_is_believed_by_later_runs_of_the_same_boot() {
     journey.place.file(&journey.from("data"), 24 * MIB);
     let durable = journey.is_killed_midway();
     spoil(&journey.to(".data.haul-part"), &[3]);
-    as_before_a_crash(&journey.to(".data.haul-journal"));
+    journal_of_an_earlier_boot(&journey.to(".data.haul-journal"));
     let mut client = journey.begin(&slow());
     client.wait_for_bytes("bytes_durable", durable + 2 * MIB);
     client.kill();
@@ -307,7 +268,7 @@ fn what_came_without_a_digest_is_not_believed_after_a_crash_of_the_host() {
     client.kill();
     journey.server.wait_for_sessions(1);
     spoil(&journey.to(".data.haul-part"), &[0, 1]);
-    as_before_a_crash(&journey.to(".data.haul-journal"));
+    journal_of_an_earlier_boot(&journey.to(".data.haul-journal"));
     let ran = journey.arrives(&none);
     assert_eq!(ran.number("resumed_bytes"), 0, "{ran:?}");
 }

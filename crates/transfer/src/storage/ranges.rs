@@ -18,7 +18,9 @@ pub mod site;
 #[cfg(test)]
 mod tests;
 
-use register::{Header, NO_INODE, REGISTER_BYTES_MAX, Record, Register, State, Whole};
+use register::{
+    Clock, Counting, Header, NO_INODE, REGISTER_BYTES_MAX, Record, Register, State, Whole,
+};
 use std::{
     fmt, io,
     ops::Range,
@@ -102,6 +104,8 @@ pub trait Site {
     /// # Errors
     /// If there is none.
     fn number(&self) -> io::Result<u64>;
+    /// Clock of the session's host.
+    fn clock(&self) -> Clock;
     /// Waits for as long as is between two tries for a lock.
     fn pause(&self);
 }
@@ -161,6 +165,9 @@ pub enum Finished {
     /// All ranges are there, and some are of a source whose inode has changed since: each of those
     /// is to be compared by a session of its own.
     OutOfStep,
+    /// All ranges are there, and some were told as durable before this host was started: each of
+    /// those is to be read back by a session of its own.
+    StartedAnew,
     /// Other ranges are missing, and some of them had been told as durable: nobody who brought one
     /// of those would come again without being asked.
     Lost,
@@ -242,7 +249,9 @@ fn claim_at_gate<S: Site>(
     if !site.lock(open, part.bytes.clone())? {
         return Err(Refused::Held);
     }
-    let is_done = !recheck && register.covers(&part.bytes, Some(part.ctime));
+    let clock = site.clock();
+    let believed = Counting::of(part.ctime).since_start(clock);
+    let is_done = !recheck && register.covers(&part.bytes, believed);
     let at = register.whole_bytes;
     // Room for the end of each range that was begun.
     if !is_done && at >= REGISTER_BYTES_MAX / 2 {
@@ -264,7 +273,7 @@ fn claim_at_gate<S: Site>(
     if state == State::Begun && register.says(State::Begun, &part.bytes) {
         return Ok((register.header, false));
     }
-    let record = Record { state, range: part.bytes.clone(), ctime: part.ctime };
+    let record = Record { state, range: part.bytes.clone(), ctime: part.ctime, said: clock.now };
     site.write(open, at, &register.header.record(&record))?;
     Ok((register.header, false))
 }
@@ -343,19 +352,25 @@ impl<S: Site> Claim<S> {
         if !register.has_room(REGISTER_BYTES_MAX) {
             return Err(io::Error::other("its register is full"));
         }
-        if !register.covers(bytes, Some(*ctime)) {
-            let record = Record { state: State::Done, range: bytes.clone(), ctime: *ctime };
+        let (of_source, clock) = (Counting::of(*ctime), site.clock());
+        let believed = of_source.since_start(clock);
+        if !register.covers(bytes, believed) {
+            let (range, said) = (bytes.clone(), clock.now);
+            let record = Record { state: State::Done, range, ctime: *ctime, said };
             site.write(open, register.whole_bytes, &register.header.record(&record))?;
             register.push(record);
         }
         // The names of register and temporary, before anybody relies on what they hold.
         site.sync_names()?;
-        if !register.is_complete(None) {
+        if !register.is_complete(Counting::default()) {
             let has_lost = register.has_lost();
             return Ok(if has_lost { Finished::Lost } else { Finished::Waiting });
         }
-        if !register.is_complete(Some(*ctime)) {
+        if !register.is_complete(of_source) {
             return Ok(Finished::OutOfStep);
+        }
+        if !register.is_complete(believed) {
+            return Ok(Finished::StartedAnew);
         }
         site.give_attributes()?;
         site.rename()?;

@@ -6,9 +6,9 @@
 
 use std::ops::Range;
 
-const MAGIC: [u8; 8] = *b"haul-rg1";
+const MAGIC: [u8; 8] = *b"haul-rg2";
 const HEADER_BYTES: usize = 96;
-const RECORD_BYTES: usize = 36;
+const RECORD_BYTES: usize = 52;
 /// Most bytes of a register, and so most records of a file.
 pub const REGISTER_BYTES_MAX: u64 = (HEADER_BYTES + 65_536 * RECORD_BYTES) as u64;
 
@@ -56,7 +56,65 @@ pub enum State {
     Reopened = 3,
 }
 
-/// A record: what is said of a range, and the change time of the source's inode at that.
+/// Clock of the host that says a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// First half of the number of its start of the kernel; 0: not known.
+    pub boot: u64,
+    /// Milliseconds since 1970.
+    pub at_ms: u64,
+}
+
+/// Clock of the host that reads records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// Now.
+    pub now: Said,
+    /// Milliseconds since the host was started.
+    pub up_ms: u64,
+}
+
+impl Clock {
+    /// Whether the host was started anew since a record was said, by whichever host. Hosts of one
+    /// file system are of different boots, so that the time decides there: by as much as their
+    /// clocks are apart, what another host said may wrongly be of before, and wrongly not.
+    #[must_use]
+    pub fn is_started_since(&self, said: Said) -> bool {
+        let is_of_this_boot = said.boot != 0 && said.boot == self.now.boot;
+        !is_of_this_boot && said.at_ms < self.now.at_ms.saturating_sub(self.up_ms)
+    }
+}
+
+/// Records that count for a question; by default all.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counting {
+    /// Change time of the source's inode; `None`: whichever.
+    pub ctime: Option<(i64, u32)>,
+    /// Clock of the host, where what was said before its start does not count.
+    pub clock: Option<Clock>,
+}
+
+impl Counting {
+    /// All records of a source of this change time.
+    #[must_use]
+    pub fn of(ctime: (i64, u32)) -> Self {
+        Self { ctime: Some(ctime), clock: None }
+    }
+
+    /// The records that were said since this host was started, of these.
+    #[must_use]
+    pub fn since_start(self, clock: Clock) -> Self {
+        Self { clock: Some(clock), ..self }
+    }
+
+    fn counts(&self, record: &Record) -> bool {
+        self.ctime.is_none_or(|ctime| record.agrees(ctime))
+            && self.clock.is_none_or(|clock| !clock.is_started_since(record.said))
+    }
+}
+
+/// A record: what is said of a range, the change time of the source's inode at that, and when it
+/// was said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     /// State of the range from this record on.
@@ -65,6 +123,8 @@ pub struct Record {
     pub range: Range<u64>,
     /// Seconds and nanoseconds; zeros: not known.
     pub ctime: (i64, u32),
+    /// Clock of the host that says so.
+    pub said: Said,
 }
 
 impl Record {
@@ -142,23 +202,24 @@ impl Register {
             let range = u64_at(record, 4)..u64_at(record, 12);
             let is_within = range.start < range.end && range.end <= header.whole.size_bytes;
             let ctime = (u64_at(record, 20).cast_signed(), u32_at(record, 28));
-            let said = Record { state, range, ctime };
-            if !is_within || header.record(&said) != record {
+            let said = Said { boot: u64_at(record, 32), at_ms: u64_at(record, 40) };
+            let read = Record { state, range, ctime, said };
+            if !is_within || header.record(&read) != record {
                 break;
             }
-            records.push(said);
+            records.push(read);
             whole_bytes += RECORD_BYTES as u64;
             rest = behind;
         }
         Some(Self { header, records, whole_bytes })
     }
 
-    /// Whether every byte of the range is durable and verified, by whichever ranges brought it from
-    /// a source of this change time. `None`: of whichever.
+    /// Whether every byte of the range is durable and verified, by whichever of the records that
+    /// count.
     #[must_use]
-    pub fn covers(&self, range: &Range<u64>, ctime: Option<(i64, u32)>) -> bool {
+    pub fn covers(&self, range: &Range<u64>, counting: Counting) -> bool {
         let mut at = range.start;
-        for part in &self.done(ctime) {
+        for part in &self.done(counting) {
             if part.start > at {
                 break;
             }
@@ -169,8 +230,8 @@ impl Register {
 
     /// Whether all of the file is durable and verified, as [`Register::covers`] says.
     #[must_use]
-    pub fn is_complete(&self, ctime: Option<(i64, u32)>) -> bool {
-        self.covers(&(0..self.header.whole.size_bytes), ctime)
+    pub fn is_complete(&self, counting: Counting) -> bool {
+        self.covers(&(0..self.header.whole.size_bytes), counting)
     }
 
     /// Whether no session was ever told that a range is durable.
@@ -195,14 +256,18 @@ impl Register {
     /// Whether bytes of this source that were told as durable may not be so any more.
     #[must_use]
     pub fn has_lost(&self) -> bool {
-        let is_open = |it: &Record| it.state == State::Reopened && !self.covers(&it.range, None);
+        let is_open = |it: &Record| {
+            it.state == State::Reopened && !self.covers(&it.range, Counting::default())
+        };
         self.header.lost & self.header.whole.mark() != 0 || self.records.iter().any(is_open)
     }
 
     /// Whether some byte of the range is durable, of a source of whichever change time.
     #[must_use]
     pub fn touches(&self, range: &Range<u64>) -> bool {
-        self.done(None).iter().any(|done| done.start < range.end && range.start < done.end)
+        self.done(Counting::default())
+            .iter()
+            .any(|done| done.start < range.end && range.start < done.end)
     }
 
     /// Whether another record has room.
@@ -212,7 +277,7 @@ impl Register {
     }
 
     /// Ranges that are done, by where they begin.
-    fn done(&self, ctime: Option<(i64, u32)>) -> Vec<Range<u64>> {
+    fn done(&self, counting: Counting) -> Vec<Range<u64>> {
         let mut done: Vec<(Range<u64>, &Record)> = Vec::new();
         for record in &self.records {
             let range = &record.range;
@@ -230,7 +295,7 @@ impl Register {
                 }
             }
         }
-        done.retain(|(_, record)| ctime.is_none_or(|ctime| record.agrees(ctime)));
+        done.retain(|(_, record)| counting.counts(record));
         let mut done: Vec<Range<u64>> = done.into_iter().map(|(range, _)| range).collect();
         done.sort_unstable_by_key(|range| range.start);
         done
@@ -296,17 +361,19 @@ impl Header {
     /// Bytes of a record behind this header.
     #[must_use]
     pub fn record(&self, record: &Record) -> [u8; RECORD_BYTES] {
-        let Record { state, range, ctime } = record;
+        let Record { state, range, ctime, said } = record;
         let mut bytes = [0; RECORD_BYTES];
         bytes[..4].copy_from_slice(&(*state as u32).to_le_bytes());
         bytes[4..12].copy_from_slice(&range.start.to_le_bytes());
         bytes[12..20].copy_from_slice(&range.end.to_le_bytes());
         bytes[20..28].copy_from_slice(&ctime.0.to_le_bytes());
         bytes[28..32].copy_from_slice(&ctime.1.to_le_bytes());
-        let mut covered = bytes[..32].to_vec();
+        bytes[32..40].copy_from_slice(&said.boot.to_le_bytes());
+        bytes[40..48].copy_from_slice(&said.at_ms.to_le_bytes());
+        let mut covered = bytes[..48].to_vec();
         covered.extend_from_slice(&self.number.to_le_bytes());
         let crc = crc_fast::crc32_iscsi(&covered);
-        bytes[32..].copy_from_slice(&crc.to_le_bytes());
+        bytes[48..].copy_from_slice(&crc.to_le_bytes());
         bytes
     }
 }
@@ -323,13 +390,15 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
+    const ALL: Counting = Counting { ctime: None, clock: None };
+
     fn header() -> Header {
         let whole = Whole { size_bytes: 1000, mtime_s: -5, name_hash: [7; 16], ..Whole::default() };
         Header { whole, temporary: 9, number: 77, lost: 0 }
     }
 
     fn record(state: State, range: Range<u64>) -> Record {
-        Record { state, range, ctime: (3, 0) }
+        Record { state, range, ctime: (3, 0), said: Said::default() }
     }
 
     fn bytes(records: &[Record]) -> Vec<u8> {
@@ -346,22 +415,22 @@ mod tests {
         let mut said = vec![record(Begun, 0..400), record(Done, 300..700), record(Done, 0..300)];
         let read = |said: &[_]| Register::decode(&bytes(said)).unwrap();
         let register = read(&said);
-        assert!(register.covers(&(0..700), None) && register.covers(&(299..301), None));
-        assert!(!register.covers(&(0..701), None) && !register.is_complete(None));
+        assert!(register.covers(&(0..700), ALL) && register.covers(&(299..301), ALL));
+        assert!(!register.covers(&(0..701), ALL) && !register.is_complete(ALL));
         assert_eq!(register.begun(), [0, 300]);
         assert!(register.says(Begun, &(0..400)) && !register.says(Done, &(0..400)));
         said.push(record(Done, 700..1000));
-        assert!(read(&said).is_complete(None));
+        assert!(read(&said).is_complete(ALL));
         said.push(record(Reopened, 0..300));
         let register = read(&said);
-        assert!(!register.is_complete(None) && register.covers(&(300..1000), None));
+        assert!(!register.is_complete(ALL) && register.covers(&(300..1000), ALL));
         assert!(!register.touches(&(0..300)) && register.touches(&(0..301)));
         let part = [&said[..], &[record(Reopened, 400..500)]].concat();
         let register = read(&part);
-        assert!(register.covers(&(300..400), None) && register.covers(&(500..700), None));
+        assert!(register.covers(&(300..400), ALL) && register.covers(&(500..700), ALL));
         assert!(!register.touches(&(400..500)));
         said.push(record(Done, 0..300));
-        assert!(read(&said).is_complete(None) && !read(&said).is_empty());
+        assert!(read(&said).is_complete(ALL) && !read(&said).is_empty());
         assert!(read(&said[..1]).is_empty());
         let mut pushed = read(&said[..1]);
         pushed.push(record(Done, 300..700));
@@ -401,15 +470,47 @@ mod tests {
     }
 
     #[test]
+    fn what_was_said_before_the_host_was_started_counts_no_more_for_it() {
+        let said = |boot, at_ms, range| Record {
+            said: Said { boot, at_ms },
+            ..record(State::Done, range)
+        };
+        let mine = 7;
+        let clock = |up_ms| Clock { now: Said { boot: mine, at_ms: 9000 }, up_ms };
+        let counts = |first: (u64, u64), up_ms| {
+            let said = [said(first.0, first.1, 0..500), said(mine, 100, 500..1000)];
+            let register = Register::decode(&bytes(&said)).unwrap();
+            assert!(register.is_complete(ALL));
+            register.is_complete(ALL.since_start(clock(up_ms)))
+        };
+        // Started at 8000.
+        assert!(!counts((6, 7999), 1000) && counts((6, 8000), 1000));
+        assert!(counts((mine, 10), 1000), "its clock was set since");
+        // A host that does not know its boot goes by the time alone.
+        assert!(!counts((0, 7999), 1000) && counts((0, 8000), 1000));
+        let unknown = Clock { now: Said { boot: 0, at_ms: 9000 }, up_ms: 1000 };
+        assert!(unknown.is_started_since(Said { boot: 0, at_ms: 7999 }));
+        // Another host's clock that is ahead, and a host that is up for longer than its clock.
+        assert!(counts((6, 20_000), 1000) && counts((6, 0), 10_000));
+        let again = said(mine, 1, 0..1000);
+        let reopened = [said(6, 1, 0..1000), record(State::Reopened, 0..1000), again];
+        let register = Register::decode(&bytes(&reopened)).unwrap();
+        assert!(register.is_complete(ALL.since_start(clock(1000))), "it was read back");
+    }
+
+    #[test]
     fn ranges_of_a_source_that_changed_between_them_make_no_whole_file() {
-        let of = |ctime, range| Record { state: State::Done, range, ctime };
+        let of = |ctime, range| Record { state: State::Done, range, ctime, said: Said::default() };
         let mut said = vec![of((3, 0), 0..500), of((4, 0), 500..1000)];
         let register = Register::decode(&bytes(&said)).unwrap();
-        assert!(register.is_complete(None) && register.is_complete(Some((0, 0))));
-        assert!(!register.is_complete(Some((3, 0))) && !register.is_complete(Some((4, 0))));
+        assert!(register.is_complete(ALL) && register.is_complete(Counting::of((0, 0))));
+        assert!(
+            !register.is_complete(Counting::of((3, 0)))
+                && !register.is_complete(Counting::of((4, 0)))
+        );
         said.push(of((4, 0), 0..500));
         let register = Register::decode(&bytes(&said)).unwrap();
-        assert!(register.is_complete(Some((4, 0))), "it was compared, and said anew");
+        assert!(register.is_complete(Counting::of((4, 0))), "it was compared, and said anew");
     }
 
     #[test]
@@ -426,12 +527,12 @@ mod tests {
             let mut flipped = whole.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             let read = Register::decode(&flipped);
-            assert!(read.is_none_or(|read| !read.is_complete(None)), "bit {bit}");
+            assert!(read.is_none_or(|read| !read.is_complete(ALL)), "bit {bit}");
         }
         let mut other = bytes(&said[..1]);
         let foreign = Header { number: 78, ..header() };
         other.extend_from_slice(&foreign.record(&said[1]));
         let read = Register::decode(&other).unwrap();
-        assert!(!read.is_complete(None), "a record of another header");
+        assert!(!read.is_complete(ALL), "a record of another header");
     }
 }

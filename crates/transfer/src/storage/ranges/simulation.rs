@@ -5,7 +5,9 @@
 //! and time. Or the plans are of one source and cut it at other places. A shard may be run by two
 //! sessions at a time, and sessions may read back what is there.
 
-use super::*;
+mod runs;
+
+use super::{register::Said, *};
 use std::{
     cell::Cell,
     collections::{BTreeMap, BTreeSet},
@@ -117,6 +119,20 @@ struct Faults {
     rechecks: u64,
 }
 
+const NONE: Faults = Faults {
+    kills: 0,
+    cut_at: None,
+    kill_at: None,
+    swaps: 0,
+    removals: 0,
+    are_two_files: false,
+    dies_remaking: false,
+    cut_behind_removal: None,
+    twins: 1,
+    other_cuts: false,
+    rechecks: 0,
+};
+
 impl Faults {
     /// Whether ranges that were told as durable may be written or read back again.
     fn reopens(&self) -> bool {
@@ -165,6 +181,8 @@ struct World {
     shards: Vec<(usize, usize)>,
     step: u64,
     boot: u64,
+    /// Step at which the power went last.
+    started_at: u64,
     running: usize,
     alive: Vec<bool>,
     names: Names,
@@ -184,6 +202,8 @@ struct World {
     is_meddled: bool,
     /// Whether the register may be torn, so that it could have said anything.
     may_be_torn: bool,
+    /// Pages of the temporary that were written or read back since the power went.
+    seen: BTreeSet<usize>,
     /// Pages that were told as durable, and are.
     settled: BTreeSet<usize>,
     /// Ranges of each plan whose run has said that all is done.
@@ -226,6 +246,7 @@ impl World {
             faults,
             step: 0,
             boot: 1,
+            started_at: 0,
             running: 0,
             names: Names::default(),
             synced_names: Names::default(),
@@ -238,6 +259,7 @@ impl World {
             removed_at: None,
             is_meddled: faults.swaps + faults.removals > 0,
             may_be_torn: faults.cut_at.or(faults.cut_behind_removal).is_some(),
+            seen: BTreeSet::new(),
             settled: BTreeSet::new(),
             journals: BTreeMap::new(),
             renames: 0,
@@ -277,6 +299,10 @@ impl World {
 
     fn cut_power(&mut self) {
         self.boot += 1;
+        self.started_at = self.step;
+        // What was told before is read back, and may be written again.
+        self.settled.clear();
+        self.seen.clear();
         self.locks.clear();
         let unsynced = std::mem::take(&mut self.unsynced);
         let kept: Vec<Change> = unsynced.into_iter().filter(|_| self.chance.one_in(2)).collect();
@@ -461,7 +487,8 @@ impl Node {
     }
 
     fn is_given_up(&self) -> bool {
-        self.failures.get() >= FAILURES_MAX && self.world.0.lock().unwrap().is_meddled
+        let world = self.world.0.lock().unwrap();
+        self.failures.get() >= FAILURES_MAX && (world.is_meddled || world.boot > 1)
     }
 
     fn end(&self) {
@@ -509,6 +536,10 @@ impl Node {
         }
         let Ok(finished) = claim.finish() else { return false };
         assert_ne!(finished, Finished::OutOfStep);
+        if finished == Finished::StartedAnew {
+            assert!(self.step().boot > 1);
+            return false;
+        }
         // That a range is lost is told only where one can be.
         let may_be_lost = || {
             let world = self.step();
@@ -543,6 +574,7 @@ impl Node {
         }
         let mut world = self.step();
         let Some(inode) = world.names.0.get(&Entry::Temporary).copied() else { return };
+        world.seen.extend(self.pages.clone());
         let inode = world.inodes.get_mut(&inode).unwrap();
         inode.synced.resize(PAGES, 0);
         inode.synced[self.pages.clone()].copy_from_slice(&inode.bytes[self.pages.clone()]);
@@ -654,6 +686,7 @@ impl Site for Node {
     fn make_temporary(&self, _: u64) -> io::Result<u64> {
         let mut world = self.step();
         assert!(world.settled.is_empty(), "what was settled is thrown away");
+        world.seen.clear();
         world.change(Change::Remove(Entry::Temporary));
         let inode = world.inode(vec![0; PAGES]);
         world.inodes.get_mut(&inode).unwrap().synced = vec![0; PAGES];
@@ -682,6 +715,11 @@ impl Site for Node {
         }
         let time = Some(world.time_of(self.source));
         assert!(world.named_time() != time, "a name is given twice");
+        assert_eq!(
+            world.seen.len(),
+            PAGES,
+            "what was there before the power went is not looked at"
+        );
         world.change(Change::Rename);
         world.renames += 1;
         world.forget_told(self.source);
@@ -715,6 +753,11 @@ impl Site for Node {
 
     fn number(&self) -> io::Result<u64> {
         Ok(self.step().chance.next())
+    }
+
+    fn clock(&self) -> Clock {
+        let World { boot, step, started_at, .. } = *self.step();
+        Clock { now: Said { boot, at_ms: step }, up_ms: step - started_at }
     }
 
     fn pause(&self) {
@@ -761,132 +804,4 @@ fn run(seed: u64, faults: Faults) -> u64 {
         assert_eq!(world.renames, 1, "seed {seed}, {faults:?}");
     }
     world.step
-}
-
-const NONE: Faults = Faults {
-    kills: 0,
-    cut_at: None,
-    kill_at: None,
-    swaps: 0,
-    removals: 0,
-    are_two_files: false,
-    dies_remaking: false,
-    cut_behind_removal: None,
-    twins: 1,
-    other_cuts: false,
-    rechecks: 0,
-};
-
-#[test]
-fn a_file_gets_its_name_once_whichever_session_dies_at_whichever_step() {
-    for seed in 1..4 {
-        let steps = run(seed, NONE);
-        for step in 1..steps + 20 {
-            run(seed, Faults { kill_at: Some(step), ..NONE });
-        }
-    }
-}
-
-#[test]
-fn a_file_gets_its_name_whenever_the_power_goes() {
-    for seed in 11..15 {
-        let steps = run(seed, NONE);
-        for step in 1..steps + 20 {
-            run(seed, Faults { cut_at: Some(step), ..NONE });
-        }
-    }
-}
-
-#[test]
-fn a_file_gets_its_name_though_sessions_die_all_the_time() {
-    for seed in 100..400 {
-        run(seed, Faults { kills: 12 + seed % 50, cut_at: Some(seed % 170), ..NONE });
-    }
-}
-
-#[test]
-fn no_plan_is_all_done_without_the_name_though_its_source_is_replaced_and_comes_back() {
-    for seed in 0..400 {
-        run(seed, Faults { swaps: 20 + seed % 200, ..NONE });
-        let kills = 30 + seed % 70;
-        let cut_at = Some(seed % 300);
-        run(seed, Faults { swaps: 20 + seed % 200, kills, cut_at, ..NONE });
-    }
-}
-
-#[test]
-fn no_plan_is_all_done_without_the_name_though_another_plan_gives_it_to_its_own_file() {
-    for seed in 0..400 {
-        let swaps = 20 + seed % 200;
-        run(seed, Faults { swaps, are_two_files: true, ..NONE });
-        let (kills, cut_at) = (30 + seed % 70, Some(seed % 300));
-        run(seed, Faults { swaps, are_two_files: true, kills, cut_at, ..NONE });
-    }
-}
-
-/// Moments at which a register of one source becomes one of another.
-#[test]
-fn no_register_speaks_of_a_temporary_that_was_made_anew_and_no_journal_stays() {
-    for seed in 0..600 {
-        let swaps = 20 + seed % 60;
-        run(seed, Faults { swaps, dies_remaking: true, ..NONE });
-        run(seed, Faults { swaps, cut_behind_removal: Some(seed % 10), ..NONE });
-    }
-}
-
-#[test]
-fn no_plan_is_all_done_without_the_name_though_somebody_removes_the_temporary() {
-    for seed in 0..200 {
-        run(seed, Faults { removals: 20 + seed % 100, ..NONE });
-        let (swaps, removals, kills) = (30 + seed % 100, 50 + seed % 100, 40 + seed % 70);
-        run(seed, Faults { swaps, removals, kills, ..NONE });
-    }
-}
-
-#[test]
-fn a_shard_that_is_run_twice_at_once_brings_its_range_once() {
-    for seed in 0..16 {
-        let twice = Faults { twins: 2, ..NONE };
-        run(seed, twice);
-        run(seed, Faults { kills: 20 + seed % 50, ..twice });
-        run(seed, Faults { kills: 30 + seed % 50, cut_at: Some(seed * 2), ..twice });
-    }
-    let steps = run(7, Faults { twins: 2, ..NONE });
-    for step in 1..steps + 20 {
-        run(7, Faults { twins: 2, kill_at: Some(step), ..NONE });
-    }
-}
-
-#[test]
-fn plans_that_cut_a_file_at_other_places_make_one_file() {
-    for seed in 0..32 {
-        let cuts = Faults { other_cuts: true, ..NONE };
-        run(seed, cuts);
-        run(seed, Faults { kills: 15 + seed % 50, ..cuts });
-        run(seed, Faults { kills: 20 + seed % 50, cut_at: Some(seed * 2), ..cuts });
-        run(seed, Faults { kills: 20 + seed % 50, twins: 2, ..cuts });
-    }
-}
-
-#[test]
-fn sessions_that_read_back_what_is_there_take_nothing_from_the_others() {
-    for seed in 0..24 {
-        let (rechecks, twins) = (2 + seed % 4, 1 + seed as usize % 2);
-        let reading = Faults { rechecks, twins, ..NONE };
-        run(seed, reading);
-        run(seed, Faults { kills: 20 + seed % 50, ..reading });
-        run(seed, Faults { kills: 20 + seed % 50, cut_at: Some(seed * 3), ..reading });
-        run(seed, Faults { kills: 20 + seed % 50, other_cuts: true, ..reading });
-    }
-}
-
-#[test]
-fn no_plan_is_all_done_without_the_name_though_everything_comes_together() {
-    for seed in 0..60 {
-        let (swaps, removals, kills) = (40 + seed % 100, 90 + seed % 100, 40 + seed % 70);
-        let (rechecks, other_cuts) = (3 + seed % 4, seed % 3 > 0);
-        let all = Faults { swaps, removals, kills, rechecks, other_cuts, ..NONE };
-        run(seed, all);
-        run(seed, Faults { twins: 2, cut_at: Some(seed * 2), are_two_files: true, ..all });
-    }
 }

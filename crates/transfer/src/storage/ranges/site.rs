@@ -1,13 +1,18 @@
 //! Directory of a file that comes in ranges, on a real file system.
 
-use super::Site;
+use super::{
+    Site,
+    register::{Clock, Said},
+};
 use crate::{
     bytes::random_bytes,
+    clocks::{now_ms, up_ms},
     storage::{
         aborted::sync_directory,
         attributes::has_time,
         hidden_names::{REGISTER_SUFFIX, SHARED_SUFFIX, hidden_name, range_journal_name},
         target_rules::TargetRules,
+        temporary::boot,
     },
 };
 use haul_protocol::message::FileOffer;
@@ -224,6 +229,11 @@ impl Site for Directory {
 
     fn number(&self) -> io::Result<u64> {
         Ok(u64::from_le_bytes(random_bytes()?))
+    }
+
+    fn clock(&self) -> Clock {
+        let boot = u64::from_be_bytes(boot()[..8].try_into().expect("half of 16 bytes"));
+        Clock { now: Said { boot, at_ms: now_ms() }, up_ms: up_ms() }
     }
 
     fn pause(&self) {

@@ -131,6 +131,10 @@ impl Part {
                 "the inode of its source has changed since other ranges of it came: run their \
                  shards again",
             )),
+            Ok(Finished::StartedAnew) => Err(io::Error::other(
+                "the server's host was started anew since other ranges of it came, which are to be \
+                 read back before it gets its name: run all shards again, until each ends with 0",
+            )),
             Ok(Finished::Lost) => Err(io::Error::other(
                 "ranges of it that other runs had brought are not there any more, as its source or \
                  its hidden files were replaced or removed: run all shards again, until each ends \
