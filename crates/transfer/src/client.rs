@@ -16,6 +16,7 @@ mod rdma;
 mod rdma_report;
 pub mod reporting;
 mod settled;
+mod source_checks;
 mod whereabouts;
 
 use crate::{
@@ -29,7 +30,7 @@ use crate::{
     events::{Check, ConnectionState, Event, Lag, Report, SessionOpened, TargetRoom},
     file_options::{FileOptions, Removal},
     manifest::{Lines, Manifest, rename_of},
-    name::{Name, printable},
+    name::printable,
     option_conflicts,
     options::{PullRequest, PushRequest, SourceSpec, TargetSpec, TransferOptions, digest_name},
     preflight::{self, Findings},
@@ -51,7 +52,7 @@ use crate::{
     source_name::go_into_directory,
     storage::{
         contents_mode, free_space::free_bytes, named_sources::walk_named,
-        target_place::TargetPlace, tree, walk::WalkOptions,
+        target_place::TargetPlace, walk::WalkOptions,
     },
     target_names::{
         asked_name, asked_path, check_moved, check_names, expected_names, resolve_local,
@@ -81,6 +82,7 @@ use haul_protocol::{
 use haul_sys::tcp_info::TcpInfo;
 use rustls::{ClientConnection, pki_types::ServerName};
 use settled::SettledNames;
+use source_checks::{check_sources, check_watched, is_directory};
 use std::{
     cell::Cell,
     io,
@@ -89,7 +91,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use whereabouts::{TargetMeans, source_text};
+use whereabouts::TargetMeans;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
 /// Silence of a new control connection after which it is made again, in smaller segments.
@@ -211,27 +213,6 @@ pub fn pull(
     })
 }
 
-/// Checks that one of the sources is there: with none of them, no server needs to be asked.
-fn check_sources(sources: &[SourceSpec]) -> Result<(), TransferError> {
-    let mut first = None;
-    for source in sources {
-        let looked_at = match source {
-            SourceSpec::Path(path) => std::fs::metadata(path).map(drop),
-            SourceSpec::Beginning(part) => std::fs::metadata(&part.path).map(drop),
-            SourceSpec::Beneath(place) => place.stat().map(drop),
-            SourceSpec::Zero(_) => return Ok(()),
-        };
-        let Err(error) = looked_at else { return Ok(()) };
-        first.get_or_insert((source, error));
-    }
-    let Some((source, error)) = first else {
-        return Err(TransferError::start(problem("nothing to push", "a source", "none", "")));
-    };
-    let what = format!("cannot read the source {}", Name(source_text(source)));
-    let hint = "check the name and its rights";
-    Err(TransferError::start(problem(&what, "", &error.to_string(), hint)))
-}
-
 /// Checks that each path can be said to a server.
 fn check_lengths(paths: &[Vec<u8>]) -> Result<(), TransferError> {
     let longest = paths.iter().map(Vec::len).max().unwrap_or(0);
@@ -242,22 +223,6 @@ fn check_lengths(paths: &[Vec<u8>]) -> Result<(), TransferError> {
     let found = format!("{longest} bytes");
     let hint = "name a directory further down when you serve, or by `haul token new --root`";
     Err(TransferError::start(problem("the path is too long", &needs, &found, hint)))
-}
-
-/// Checks that all sources are directories: only these can be watched.
-fn check_watched(sources: &[SourceSpec]) -> Result<(), TransferError> {
-    let Some(other) = sources.iter().find(|source| !is_directory(source)) else { return Ok(()) };
-    let found = Name(source_text(other)).to_string();
-    let hint = "watch the directory that holds it, or leave --watch out";
-    Err(TransferError::start(problem("cannot watch this source", "a directory", &found, hint)))
-}
-
-fn is_directory(source: &SourceSpec) -> bool {
-    match source {
-        SourceSpec::Path(path) => Path::new(path).is_dir(),
-        SourceSpec::Beneath(place) => place.stat().is_ok_and(|there| tree::is_directory(&there)),
-        SourceSpec::Zero(_) | SourceSpec::Beginning(_) => false,
-    }
 }
 
 /// The new name of the one source of a pull, where it gets another here.

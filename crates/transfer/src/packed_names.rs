@@ -5,35 +5,61 @@
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PackedNames {
     bytes: Vec<u8>,
-    /// Begin and length of each name, in bytes.
-    places: Vec<(u32, u16)>,
+    places: Vec<Place>,
+}
+
+/// Place of a name among the bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place {
+    start: u32,
+    len: u16,
+    is_directory: bool,
+}
+
+impl Place {
+    fn name(self, bytes: &[u8]) -> &[u8] {
+        &bytes[self.start as usize..][..self.len.into()]
+    }
 }
 
 impl PackedNames {
     /// Adds a name; one that does not fit any more is left out, and `false` is returned.
     pub fn push(&mut self, name: &[u8]) -> bool {
+        self.add(name, false)
+    }
+
+    /// Adds the name of what is known to be a directory, as [`Self::push`].
+    pub fn push_directory(&mut self, name: &[u8]) -> bool {
+        self.add(name, true)
+    }
+
+    fn add(&mut self, name: &[u8], is_directory: bool) -> bool {
         let (Ok(start), Ok(len)) = (u32::try_from(self.bytes.len()), u16::try_from(name.len()))
         else {
             return false;
         };
         self.bytes.extend_from_slice(name);
-        self.places.push((start, len));
+        self.places.push(Place { start, len, is_directory });
         true
     }
 
     /// Sorts the names as a walk lists a tree, each once.
     pub fn sort(&mut self) {
         let bytes = &self.bytes;
-        let name = |place: &(u32, u16)| &bytes[place.0 as usize..][..place.1.into()];
-        self.places.sort_unstable_by(|a, b| in_walk_order(name(a), name(b)));
-        self.places.dedup_by(|a, b| name(a) == name(b));
+        self.places.sort_unstable_by(|a, b| in_walk_order(a.name(bytes), b.name(bytes)));
+        self.places.dedup_by(|a, b| a.name(bytes) == b.name(bytes));
     }
 
     /// The name at this place, counted from 0.
     #[must_use]
     pub fn get(&self, index: usize) -> Option<&[u8]> {
-        let (start, len) = *self.places.get(index)?;
-        Some(&self.bytes[start as usize..][..len.into()])
+        self.places.get(index).map(|place| place.name(&self.bytes))
+    }
+
+    /// Whether the name at this place is known to be a directory's.
+    #[must_use]
+    pub fn is_directory(&self, index: usize) -> bool {
+        self.places.get(index).is_some_and(|place| place.is_directory)
     }
 
     /// All names, in their order.
@@ -89,5 +115,14 @@ mod tests {
         let sorted: Vec<&[u8]> = names.iter().collect();
         assert_eq!(sorted, [&b"a"[..], b"a/x", b"a/x/y", b"a-", b"a.b", b"b"]);
         assert_eq!((names.len(), names.get(6)), (6, None));
+    }
+
+    #[test]
+    fn directories_are_told_from_other_names() {
+        let mut names = PackedNames::default();
+        assert!(names.push(b"b") && names.push_directory(b"a"));
+        assert!(!names.is_directory(0) && names.is_directory(1) && !names.is_directory(2));
+        names.sort();
+        assert!(names.is_directory(0) && !names.is_directory(1));
     }
 }

@@ -20,5 +20,6 @@ pub use cutting::{LargeFiles, STRIPE_UNIT_BYTES};
 pub use earlier::EarlierPlan;
 pub use growing::ShardSize;
 pub use making::{Entries, Made, PlanRequest, Shards, make};
+pub(crate) use plan_file::unread;
 pub use plan_file::{Growth, Plan, SHARDS_MAX};
 pub use shard::{Shard, ShardLoad, line_again};

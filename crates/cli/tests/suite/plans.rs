@@ -354,6 +354,70 @@ fn a_run_of_a_plan_takes_another_token_and_another_server_in_the_place_of_the_pl
     assert_eq!(report.status, 0, "{report:?}");
 }
 
+/// Files of a plan in whose place something without bytes of its own is by now.
+#[test]
+fn no_run_says_done_of_a_file_whose_place_something_else_took_since_it_was_planned() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    for (name, bytes) in [("f1", 5), ("f2", 5), ("f3", 5), ("big", 40 << 20)] {
+        place.file(&place.source("tree").join(name), bytes);
+    }
+    fs::create_dir(place.source("tree/empty")).unwrap();
+    let words =
+        words![place.source("tree"), server.url(""), "--shards", "2", "--stripe-size", "1M"];
+    assert_eq!(planned(&place, &words).status, 0);
+    for name in ["f1", "f2", "big", "empty"] {
+        let path = place.source("tree").join(name);
+        fs::remove_file(&path).or_else(|_| fs::remove_dir(&path)).unwrap();
+    }
+    for name in ["f1", "empty"] {
+        let path = place.source("tree").join(name);
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::from_raw_mode(0o600))
+            .unwrap();
+    }
+    for name in ["f2", "big"] {
+        fs::create_dir(place.source("tree").join(name)).unwrap();
+        fs::write(place.source("tree").join(name).join("inside"), "x").unwrap();
+    }
+    let ran = [push_shard(&place, "1"), push_shard(&place, "2")];
+    assert_eq!(ran.each_ref().map(|ran| ran.status), [1, 1], "{ran:?}");
+    let said = |name: &str| {
+        let path = format!("tree/{name}");
+        let failed = |ran: &Ran| {
+            let errors = ran.named("error");
+            errors
+                .iter()
+                .any(|it| it["path"] == *path && it["found"].as_str().unwrap().contains("planned"))
+        };
+        ran.iter().any(failed)
+    };
+    let told = ["f1", "f2", "f3", "big", "empty"].map(said);
+    assert_eq!(told, [true, true, false, true, true], "{ran:?}");
+    let report = place.run(&words!["report", place.path("plan")]);
+    assert_eq!(report.status, 1, "{report:?}");
+    assert_eq!(report.named("fleet")[0]["left"], "1-2", "{report:?}");
+}
+
+/// Case of a node on which the mount of the source is missing: another node may have it, and it may
+/// come back.
+#[test]
+fn a_shard_whose_source_is_not_there_is_to_be_run_again() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.tree(&place.source("tree"), 2, 6);
+    let words = words![place.source("tree"), server.url(""), "--shards", "2"];
+    assert_eq!(planned(&place, &words).status, 0);
+    fs::rename(place.source("tree"), place.path("away")).unwrap();
+    let ran = push_shard(&place, "1");
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["cannot read the source"]);
+    let part = |words: &[OsString]| place.push(&[words, &words![server.url("")]].concat());
+    assert_eq!(part(&words![place.source("tree"), "--part", "1/2"]).status, 1);
+    assert_eq!(part(&words![place.source("tree")]).status, 2, "nobody runs it again by itself");
+    fs::rename(place.path("away"), place.source("tree")).unwrap();
+    push_shard(&place, "1").ok();
+}
+
 /// Case of a directory that its user may not write, as those of archives often are.
 #[test]
 fn two_shards_bring_files_into_a_directory_that_nobody_may_write_in_the_end() {

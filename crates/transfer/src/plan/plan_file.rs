@@ -225,9 +225,9 @@ impl Plan {
     }
 }
 
-/// The error of a file of a plan that cannot be read. What the file system may say today and not
-/// tomorrow, such as EIO and ESTALE, is no reason to give up.
-pub(super) fn unread(problem: Problem, error: &io::Error) -> TransferError {
+/// The error of a file that cannot be read. What the file system may say today and not tomorrow,
+/// such as EIO and ESTALE, is no reason to give up.
+pub(crate) fn unread(problem: Problem, error: &io::Error) -> TransferError {
     match error.kind() {
         ErrorKind::NotFound
         | ErrorKind::PermissionDenied

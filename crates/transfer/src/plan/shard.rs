@@ -98,7 +98,11 @@ impl Shard {
         let mut lines = Lines::open(plan, number)?;
         let (mut names, mut ranges) = (PackedNames::default(), FileRanges::default());
         while let Some(line) = lines.next()? {
-            if !names.push(&line.path.0) {
+            let has_room = match line.kind {
+                Kind::Directory => names.push_directory(&line.path.0),
+                _ => names.push(&line.path.0),
+            };
+            if !has_room {
                 let problem = lines.refused("names of more than 4 GiB");
                 return Err(TransferError::start(problem));
             }

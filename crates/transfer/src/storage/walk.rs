@@ -1,6 +1,9 @@
 //! Walk over what is to be sent, in order, one entry at a time. It lists the sources that the user
 //! named and everything below them that is meant.
 
+mod faults;
+
+use self::faults::{not_as_planned, not_moved, too_long, unsupported};
 use super::{
     attributes::Attributes,
     holes,
@@ -23,7 +26,6 @@ use crate::{
     },
 };
 use haul_protocol::{
-    limits::NAME_BYTES_MAX,
     message::{Fault, FaultCode, FileKind, Side},
     name::check_relative_name,
 };
@@ -316,7 +318,12 @@ impl Walk {
         }
         listing.last = name.to_vec();
         let depth = self.levels.len();
-        self.take(listing.tree.below(name), false, !self.options.names_alone);
+        match self.options.names_alone {
+            true => {
+                self.take_planned(listing.tree.below(name), names.is_directory(listing.next - 1))
+            }
+            false => self.take(listing.tree.below(name), false, true),
+        }
         if self.levels.len() > depth {
             listing.whole = Some(name.to_vec());
         }
@@ -325,21 +332,45 @@ impl Walk {
 
     /// Looks at an entry; a directory is entered behind it where `enter` says so.
     fn take(&mut self, tree: Tree, above_included: bool, enter: bool) {
-        if let Err(why) = check_relative_name(&tree.name) {
-            return self.ready.push_back(Listed::Failed(too_long(&tree.name, why)));
+        match self.look(&tree) {
+            Ok(Some(entry)) => self.take_found(tree, entry, above_included, enter),
+            Ok(None) => self.ready.push_back(Listed::LeftOut(unsupported(&tree.name))),
+            Err(fault) => self.ready.push_back(Listed::Failed(fault)),
         }
+    }
+
+    /// Takes what is alone meant by its name, and was planned. A file whose place was taken by what
+    /// has no bytes of its own would be said to be moved.
+    fn take_planned(&mut self, tree: Tree, is_directory: bool) {
+        let fault = match self.look(&tree) {
+            Ok(Some(entry)) if is_directory || entry.offer.kind != FileKind::Directory => {
+                return self.take_found(tree, entry, false, false);
+            }
+            Ok(_) => not_as_planned(&tree.name),
+            Err(fault) => fault,
+        };
+        self.ready.push_back(Listed::Failed(fault));
+    }
+
+    /// Looks at an entry; `None` for what is never moved.
+    fn look(&mut self, tree: &Tree) -> Result<Option<Box<SourceEntry>>, Fault> {
+        check_relative_name(&tree.name).map_err(|why| too_long(&tree.name, why))?;
         let location = Location::Beneath(tree.root.clone(), tree.path.clone());
         let begun = Instant::now();
         let looked_at = tree.root.stat(&tree.path, Links::Refuse);
         self.keep_ahead(begun.elapsed());
-        let described = looked_at
+        looked_at
             .map_err(|error| io_fault(Side::Source, &tree.name, "cannot be looked at", &error))
-            .and_then(|stat| self.describe(&stat, &tree.name, location));
-        let entry = match described {
-            Ok(Some(entry)) => entry,
-            Ok(None) => return self.ready.push_back(Listed::LeftOut(unsupported(&tree.name))),
-            Err(fault) => return self.ready.push_back(Listed::Failed(fault)),
-        };
+            .and_then(|stat| self.describe(&stat, &tree.name, location))
+    }
+
+    fn take_found(
+        &mut self,
+        tree: Tree,
+        entry: Box<SourceEntry>,
+        above_included: bool,
+        enter: bool,
+    ) {
         let is_directory = entry.offer.kind == FileKind::Directory;
         match self.fit(&entry, above_included) {
             Fit::LeftOut => {}
@@ -463,31 +494,9 @@ impl Iterator for Walk {
     }
 }
 
-/// Fault of a name that no receiver takes, which would end the session for all that come after it.
-fn too_long(name: &[u8], why: &str) -> Fault {
-    Fault::new(FaultCode::NameRefused, Side::Source, "cannot be sent under its name")
-        .at(&name[..name.len().min(NAME_BYTES_MAX)])
-        .needs("a path of at most 4095 bytes, from the source as it is named")
-        .found(why)
-        .hint("move a directory nearer to it by a command of its own")
-}
-
 /// Whether `name` is `directory` or below it.
 pub fn is_at_or_below(name: &[u8], directory: &[u8]) -> bool {
     name.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
-}
-
-fn unsupported(name: &[u8]) -> Fault {
-    Fault::new(FaultCode::KindUnsupported, Side::Source, "is not moved")
-        .at(name)
-        .needs("a regular file, a directory or a symbolic link")
-        .found("a FIFO, socket or device")
-        .hint("make it anew on the other side, where it is of use")
-}
-
-/// Fault of a source that the user named and that is not moved, which is an error.
-fn not_moved(name: &[u8]) -> Fault {
-    Fault { code: FaultCode::NameRefused, ..unsupported(name) }
 }
 
 /// Names in a directory, sorted, without `.`, `..`, haul's own hidden files and what the root keeps
@@ -523,6 +532,7 @@ mod tests {
         selection::{Effect, Rule, Selection},
         storage::watch::Change,
     };
+    use haul_protocol::limits::NAME_BYTES_MAX;
     use std::path::Path;
 
     fn tree_of(directory: &Path) {
