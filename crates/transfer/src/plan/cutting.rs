@@ -106,7 +106,7 @@ pub(super) fn write_range(
     let line = read_line(lines, batch)?;
     let file_bytes = line.bytes;
     let range = (batch.bytes < file_bytes).then_some(LineRange { range_begin, file_bytes });
-    serde_json::to_writer(&mut *to, &Line { bytes: batch.bytes, range, ..line })?;
+    serde_json::to_writer(&mut *to, &Line { bytes: batch.bytes, ..line }.with_range(range))?;
     to.write_all(b"\n")
 }
 

@@ -167,7 +167,7 @@ impl Next {
     /// Whether the name was planned as it is now.
     fn is_same(&self, now: &Line) -> bool {
         let then = &self.line;
-        let file_bytes = |line: &Line| match line.range {
+        let file_bytes = |line: &Line| match line.range() {
             Some(LineRange { file_bytes, .. }) => file_bytes,
             None => line.bytes,
         };

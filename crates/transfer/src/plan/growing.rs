@@ -118,7 +118,7 @@ impl Growing {
             let end = begin.saturating_add(due).min(file_bytes);
             let is_cut = end - begin < file_bytes;
             let range = is_cut.then_some(LineRange { range_begin: begin, file_bytes });
-            self.put(&Line { bytes: end - begin, range, ..line.clone() })?;
+            self.put(&Line { bytes: end - begin, ..line.clone() }.with_range(range))?;
             begin = end;
         }
         if self.room_bytes() == 0 { self.close() } else { Ok(()) }
@@ -134,7 +134,7 @@ impl Growing {
         open.load.files += 1;
         open.load.bytes += line.bytes;
         open.names += u64::from(line.begins_name());
-        open.has_ranges |= line.range.is_some();
+        open.has_ranges |= line.range_begin.is_some();
         Ok(())
     }
 
@@ -292,7 +292,19 @@ mod tests {
         let (path, kind) = (Name(format!("f{number:09}").into_bytes()), Kind::File);
         let inode = Some(number);
         let (mtime_s, mtime_ns, ctime_s, ctime_ns) = (7, 9, Some(8), Some(0));
-        Line { path, kind, bytes, mtime_s, mtime_ns, ctime_s, ctime_ns, inode, range: None }
+        let (range_begin, file_bytes) = (None, None);
+        Line {
+            path,
+            kind,
+            bytes,
+            mtime_s,
+            mtime_ns,
+            ctime_s,
+            ctime_ns,
+            inode,
+            range_begin,
+            file_bytes,
+        }
     }
 
     /// Shards of files of these sizes, as they are read back.
@@ -351,7 +363,7 @@ mod tests {
                 let (mut at, mut ranges) = (0, 0);
                 let path = file(number, bytes).path;
                 while let Some(line) = lines.next_if(|line| line.path == path) {
-                    if let Some(LineRange { range_begin, file_bytes }) = line.range {
+                    if let Some(LineRange { range_begin, file_bytes }) = line.range() {
                         assert!(range_begin.is_multiple_of(MIB) && file_bytes == bytes, "{line:?}");
                         assert_eq!(range_begin, at);
                     }

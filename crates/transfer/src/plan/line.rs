@@ -3,7 +3,7 @@
 use super::cutting::CUT_BYTES_MIN;
 use crate::name::{Name, exact_path, read_exact_path};
 use haul_protocol::message::{FileKind, FileOffer};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::io;
 
 /// The first line of a shard.
@@ -50,13 +50,22 @@ pub struct Line {
     /// Inode of a file that may be cut.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inode: Option<u64>,
-    /// Place of the `bytes` in a file of which the shard has no more.
-    #[serde(flatten)]
-    pub range: Option<LineRange>,
+    /// First of the `bytes` in a file of which the shard has no more. A line has this and
+    /// `file_bytes`, or neither.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub range_begin: Option<u64>,
+    /// Size of the file that a range is of.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    pub file_bytes: Option<u64>,
+}
+
+/// Reads a number where there is its key. `null` is none: such a line would count as a whole file.
+fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    u64::deserialize(deserializer).map(Some)
 }
 
 /// The place of a range in its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineRange {
     pub range_begin: u64,
     pub file_bytes: u64,
@@ -74,7 +83,19 @@ pub enum Kind {
 impl Line {
     /// Whether this is a name, or the first range of one: the others are no further files.
     pub fn begins_name(&self) -> bool {
-        self.range.is_none_or(|range| range.range_begin == 0)
+        self.range_begin.is_none_or(|begin| begin == 0)
+    }
+
+    /// Place of the range that this is; `None` of a whole name.
+    pub fn range(&self) -> Option<LineRange> {
+        Some(LineRange { range_begin: self.range_begin?, file_bytes: self.file_bytes? })
+    }
+
+    /// Makes this the line of a range, or of a whole name.
+    pub fn with_range(self, range: Option<LineRange>) -> Self {
+        let (range_begin, file_bytes) =
+            range.map(|range| (range.range_begin, range.file_bytes)).unzip();
+        Self { range_begin, file_bytes, ..self }
     }
 
     /// Change time of the inode, where it is known.
@@ -95,7 +116,19 @@ impl Line {
         let ctime_s = has_ctime.then_some(offer.ctime_s);
         let ctime_ns = has_ctime.then_some(offer.ctime_ns);
         let path = Name(path);
-        Self { path, kind, bytes, mtime_s, mtime_ns, ctime_s, ctime_ns, inode, range: None }
+        let (range_begin, file_bytes) = (None, None);
+        Self {
+            path,
+            kind,
+            bytes,
+            mtime_s,
+            mtime_ns,
+            ctime_s,
+            ctime_ns,
+            inode,
+            range_begin,
+            file_bytes,
+        }
     }
 }
 

@@ -106,11 +106,8 @@ impl Shard {
                 let problem = lines.refused("names of more than 4 GiB");
                 return Err(TransferError::start(problem));
             }
-            if let Some(range) = line.range {
-                let cut = cut_of(&line, range).ok_or_else(|| {
-                    let found = "no range of a file, or none with its inode";
-                    TransferError::start(lines.refused_here(found))
-                })?;
+            let cut = cut_of(&line).map_err(|found| lines.refused_here(found));
+            if let Some(cut) = cut.map_err(TransferError::start)? {
                 ranges.push(&line.path.0, cut);
             }
         }
@@ -169,7 +166,8 @@ impl Lines {
             return Ok(None);
         }
         self.count += 1;
-        read_line(&self.text).map(Some).map_err(|error| self.refused_here(&error.to_string()))
+        let line = read_line(&self.text, self.head.haul_shard);
+        line.map(Some).map_err(|error| self.refused_here(&error.to_string()))
     }
 
     fn refused(&self, found: &str) -> Problem {
@@ -181,10 +179,15 @@ impl Lines {
     }
 }
 
-/// Reads a line behind the first, whose name is one that can be.
-fn read_line(text: &[u8]) -> serde_json::Result<Line> {
+/// Reads a line behind the first of a shard of this version, with a name and a range that can be.
+fn read_line(text: &[u8], version: u32) -> serde_json::Result<Line> {
     let line: Line = serde_json::from_slice(text)?;
     check_relative_name(&line.path.0).map_err(serde::de::Error::custom)?;
+    let cut = cut_of(&line).map_err(serde::de::Error::custom)?;
+    if cut.is_some() && version < VERSION_WITH_RANGES {
+        let found = format!("a range, which a shard of version {version} has none of");
+        return Err(serde::de::Error::custom(found));
+    }
     Ok(line)
 }
 
@@ -192,22 +195,91 @@ fn read_line(text: &[u8]) -> serde_json::Result<Line> {
 /// of its range. `None` where it is none, or its range is none that a server takes.
 #[must_use]
 pub fn line_again(text: &[u8]) -> Option<(Vec<u8>, Option<[u64; 3]>)> {
-    let line = read_line(text).ok()?;
-    let cut = match line.range {
-        Some(range) => Some(cut_of(&line, range)?),
-        None => None,
-    };
+    let line = read_line(text, VERSION_WITH_RANGES).ok()?;
+    let cut = cut_of(&line).ok()?;
     let range = cut.map(|cut| [cut.offset_bytes, cut.len_bytes, cut.file_bytes]);
     Some((serde_json::to_vec(&line).ok()?, range))
 }
 
-/// The range that a line names, where it is one that a server takes.
-fn cut_of(line: &Line, range: LineRange) -> Option<Cut> {
-    let LineRange { range_begin, file_bytes } = range;
+/// The range that a line names, which has to be one that a server takes; `None` of a whole name.
+fn cut_of(line: &Line) -> Result<Option<Cut>, &'static str> {
+    if line.range_begin.is_some() != line.file_bytes.is_some() {
+        return Err("one of range_begin and file_bytes without the other");
+    }
+    let Some(LineRange { range_begin, file_bytes }) = line.range() else { return Ok(None) };
     let is_placed = range_begin.is_multiple_of(SPAN_BYTES_MIN) && line.bytes > 0;
-    let end = range_begin.checked_add(line.bytes)?;
-    let is_range = line.kind == Kind::File && is_placed && end <= file_bytes;
+    let fits = range_begin.checked_add(line.bytes).is_some_and(|end| end <= file_bytes);
+    let Some(inode) = line.inode.filter(|_| line.kind == Kind::File && is_placed && fits) else {
+        return Err("no range of a file, or none with its inode");
+    };
     let (offset_bytes, len_bytes) = (range_begin, line.bytes);
-    let (mtime, inode) = ((line.mtime_s, line.mtime_ns), line.inode?);
-    is_range.then_some(Cut { offset_bytes, len_bytes, file_bytes, mtime, inode })
+    let mtime = (line.mtime_s, line.mtime_ns);
+    Ok(Some(Cut { offset_bytes, len_bytes, file_bytes, mtime, inode }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::fs;
+
+    /// A plan of one shard, of this version of the format, with one line.
+    fn shard_of(version: u32, line: &str) -> (tempfile::TempDir, Plan) {
+        let scratch = tempfile::tempdir().unwrap();
+        let plan = json!({ "haul_plan": version, "id": "this", "path": "/data",
+            "targets": ["h:x"], "shards": 1, "files": 1, "bytes": 65536 });
+        fs::write(scratch.path().join("plan.json"), plan.to_string()).unwrap();
+        let head = json!({ "haul_shard": version, "plan": "this", "shard": 1, "of": 1,
+            "files": 1, "bytes": 65536 });
+        fs::write(shard_path(scratch.path(), 1), format!("{head}\n{line}\n")).unwrap();
+        let plan = Plan::open(scratch.path()).unwrap();
+        (scratch, plan)
+    }
+
+    /// Words of the error by which a shard with this line is refused as one that stays damaged.
+    #[track_caller]
+    fn refused(version: u32, line: &str) -> String {
+        let (_scratch, plan) = shard_of(version, line);
+        match plan.shard(1).unwrap_err() {
+            TransferError::CouldNotStart(problem) => problem.to_string(),
+            other => panic!("{other}: {line}"),
+        }
+    }
+
+    fn with(keys: &[(&str, Value)]) -> String {
+        let mut line = json!({ "path": "a", "kind": "file", "bytes": 65536, "mtime_s": 1,
+            "mtime_ns": 2, "inode": 7 });
+        for (key, value) in keys {
+            line[*key] = value.clone();
+        }
+        line.to_string()
+    }
+
+    /// A line of a range that was read as one of the whole file moved all of it, and said that the
+    /// shard was done.
+    #[test]
+    fn a_line_with_half_a_range_is_no_whole_file() {
+        let (begin, size) = ("range_begin", "file_bytes");
+        for (keys, found) in [
+            (vec![(begin, json!(0))], "without the other"),
+            (vec![(size, json!(131_072))], "without the other"),
+            (vec![(begin, json!(0)), (size, Value::Null)], "expected u64"),
+            (vec![(begin, Value::Null), (size, Value::Null)], "expected u64"),
+            (vec![(begin, json!(0)), (size, json!("131072"))], "expected u64"),
+            (vec![(begin, json!(-1)), (size, json!(131_072))], "expected u64"),
+            (vec![(begin, json!(65536)), (size, json!(131_071))], "no range of a file"),
+            (vec![(begin, json!(u64::MAX)), (size, json!(u64::MAX))], "no range of a file"),
+        ] {
+            let said = refused(2, &with(&keys));
+            assert!(said.contains("in line 2: ") && said.contains(found), "{keys:?}: {said}");
+        }
+        let whole = [(begin, json!(65536)), (size, json!(131_072))];
+        let said = refused(1, &with(&whole));
+        assert!(said.contains("a range, which a shard of version 1 has none of"), "{said}");
+        let (_scratch, plan) = shard_of(2, &with(&whole));
+        assert_eq!(plan.shard(1).unwrap().names.len(), 1);
+        let mut lines = Lines::open(&plan, 1).unwrap();
+        let range = LineRange { range_begin: 65536, file_bytes: 131_072 };
+        assert_eq!(lines.next().unwrap().unwrap().range(), Some(range));
+    }
 }
