@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     fmt,
     fs::{self, File},
-    io::{self, ErrorKind},
+    io::{self, ErrorKind, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -25,6 +25,8 @@ pub const VERSION_WITH_RANGES: u32 = 2;
 pub const VERSION_GROWING: u32 = 3;
 /// Most shards of a plan: each has a file.
 pub const SHARDS_MAX: u32 = 4096;
+/// Most bytes of `plan.json`: it has patterns and targets, and no names.
+const PLAN_BYTES_MAX: u64 = 16 << 20;
 /// The file that a plan is known by.
 pub(super) const PLAN_FILE: &str = "plan.json";
 
@@ -93,7 +95,7 @@ impl Plan {
                 false => unread(problem, &error),
             }
         };
-        let mut file = File::open(&path).map_err(refused)?;
+        let file = File::open(&path).map_err(refused)?;
         let (owner, mode) = file.metadata().map(|it| (it.uid(), it.mode())).map_err(refused)?;
         let own = rustix::process::geteuid().as_raw();
         if (owner != own && owner != 0) || mode & 0o022 != 0 {
@@ -104,22 +106,36 @@ impl Plan {
             return Err(TransferError::start(problem(&what, needs, &found, hint)));
         }
         let mut text = Vec::new();
-        io::Read::read_to_end(&mut file, &mut text).map_err(refused)?;
+        file.take(PLAN_BYTES_MAX + 1).read_to_end(&mut text).map_err(refused)?;
+        if text.len() as u64 > PLAN_BYTES_MAX {
+            let needs = format!("a file of at most {PLAN_BYTES_MAX} bytes");
+            let problem = problem(&what, &needs, "a longer one", "make it again");
+            return Err(TransferError::start(problem));
+        }
         let mut plan: Self = serde_json::from_slice(&text)
             .map_err(|error| problem(&what, needs, &error.to_string(), "make it again"))
             .map_err(TransferError::start)?;
-        if plan.targets.is_empty() || (plan.shards == 0 && plan.growing.is_none()) {
-            let (needs, hint) = ("at least one target and one shard", "make it again");
-            return Err(TransferError::start(problem(&what, needs, "none", hint)));
-        }
-        if plan.version > VERSION_GROWING {
-            let needs = format!("a plan of version {VERSION_GROWING}");
-            let found = format!("version {}", plan.version);
-            let problem = problem(&what, &needs, &found, "run the haul that has made it");
-            return Err(TransferError::start(problem));
-        }
+        plan.check(&what).map_err(TransferError::start)?;
         plan.place = place.to_owned();
         Ok(plan)
+    }
+
+    /// Checks what the file says: a later version first, which may have more of all.
+    fn check(&self, what: &str) -> Result<(), Problem> {
+        if self.version > VERSION_GROWING {
+            let needs = format!("a plan of version {VERSION_GROWING}");
+            let found = format!("version {}", self.version);
+            return Err(problem(what, &needs, &found, "run the haul that has made it"));
+        }
+        if self.targets.is_empty() || (self.shards == 0 && self.growing.is_none()) {
+            let needs = "at least one target and one shard";
+            return Err(problem(what, needs, "none", "make it again"));
+        }
+        if self.shards > SHARDS_MAX {
+            let needs = format!("at most {SHARDS_MAX} shards");
+            return Err(problem(what, &needs, &self.shards.to_string(), "make it again"));
+        }
+        Ok(())
     }
 
     /// Reads a shard, counted from 1. A plan that has grown is run by as many runs as it might have
@@ -215,9 +231,14 @@ impl Plan {
     /// user's alone.
     pub(super) fn write(&self) -> io::Result<()> {
         let hidden = self.place.join(".plan.json.new");
+        let mut text = serde_json::to_vec_pretty(self)?;
+        text.push(b'\n');
+        if text.len() as u64 > PLAN_BYTES_MAX {
+            let found = format!("{PLAN_FILE} would have {} bytes, the most are", text.len());
+            return Err(io::Error::other(format!("{found} {PLAN_BYTES_MAX}: give fewer patterns")));
+        }
         let mut file = create_anew(&hidden)?;
-        serde_json::to_writer_pretty(&mut file, self)?;
-        io::Write::write_all(&mut file, b"\n")?;
+        file.write_all(&text)?;
         file.sync_all()?;
         fs::rename(&hidden, self.place.join(PLAN_FILE))?;
         // The names of the shards too.
@@ -295,5 +316,34 @@ mod tests {
         fs::write(place.path().join(PLAN_FILE), "{").unwrap();
         let spoilt = Plan::open(place.path());
         assert!(matches!(spoilt, Err(TransferError::CouldNotStart(_))), "{spoilt:?}");
+    }
+
+    /// `haul report` has an entry in memory for each shard, and ended by a signal.
+    #[test]
+    fn a_plan_that_says_too_much_is_refused_before_there_is_room_for_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let file = scratch.path().join(PLAN_FILE);
+        let write = |version: u32, shards: u32| {
+            let plan = serde_json::json!({ "haul_plan": version, "id": "this", "path": "/data",
+                "targets": ["h:x"], "shards": shards, "files": 1, "bytes": 1 });
+            fs::write(&file, plan.to_string()).unwrap();
+        };
+        let refused = |words: &str| match Plan::open(scratch.path()) {
+            Err(TransferError::CouldNotStart(problem)) => {
+                assert!(problem.to_string().contains(words), "{problem}");
+            }
+            other => panic!("{other:?}"),
+        };
+        write(1, SHARDS_MAX);
+        assert_eq!(Plan::open(scratch.path()).unwrap().shards, SHARDS_MAX);
+        write(1, SHARDS_MAX + 1);
+        refused("at most 4096 shards, found 4097");
+        write(1, u32::MAX);
+        refused("at most 4096 shards");
+        write(9, u32::MAX);
+        refused("a plan of version 3");
+        write(1, 1);
+        File::options().write(true).open(&file).unwrap().set_len(1 << 41).unwrap();
+        refused("a file of at most 16777216 bytes");
     }
 }

@@ -13,7 +13,7 @@ use crate::{
 use haul_protocol::{limits::SPAN_BYTES_MIN, name::check_relative_name};
 use std::{
     fs::File,
-    io::{self, BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
 };
 
@@ -50,16 +50,29 @@ impl ShardLoad {
 /// Reads the first line of a shard and nothing else.
 pub(super) fn read_head_alone(path: &Path, number: u32, plan: &Plan) -> Result<Head, Problem> {
     let refused = refused_by(path);
-    let file = File::open(path).map_err(|error| refused(&error.to_string()))?;
-    let mut line = String::new();
-    // No head is near as long: what is no shard may be one endless line.
-    let mut start = BufReader::new(file.take(HEAD_BYTES_MAX));
-    start.read_line(&mut line).map_err(|error| refused(&error.to_string()))?;
+    let mut line = Vec::new();
+    let read = File::open(path).and_then(|file| next_line(&mut BufReader::new(file), &mut line));
+    read.map_err(|error| refused(&error.to_string()))?;
     read_head(&line, number, plan, &refused)
 }
 
-/// Most bytes of a shard's first line where nothing else is read.
-const HEAD_BYTES_MAX: u64 = 64 << 10;
+/// Most bytes of a line of a shard, with its line feed. A path of 4095 bytes takes six of them for
+/// a byte of `path` and three for one of `path_encoded`, so the longest line has 37 KiB.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Reads the next line of a shard, if there is one. What is no shard may be one endless line.
+///
+/// # Errors
+/// If the file cannot be read, or the line is longer than any of a shard.
+fn next_line(file: &mut impl BufRead, text: &mut Vec<u8>) -> io::Result<usize> {
+    text.clear();
+    let read = io::Read::take(&mut *file, LINE_BYTES_MAX).read_until(b'\n', text)?;
+    if read as u64 == LINE_BYTES_MAX && text.last() != Some(&b'\n') {
+        let found = format!("a line of more than {LINE_BYTES_MAX} bytes");
+        return Err(io::Error::new(io::ErrorKind::InvalidData, found));
+    }
+    Ok(read)
+}
 
 /// Words for a shard that cannot be read.
 pub(super) fn refused_by(path: &Path) -> impl Fn(&str) -> Problem + use<> {
@@ -70,12 +83,12 @@ pub(super) fn refused_by(path: &Path) -> impl Fn(&str) -> Problem + use<> {
 
 /// Reads the first line of a shard, and checks that it is the plan's.
 fn read_head(
-    line: &str,
+    line: &[u8],
     number: u32,
     plan: &Plan,
     refused: &impl Fn(&str) -> Problem,
 ) -> Result<Head, Problem> {
-    let head: Head = serde_json::from_str(line)
+    let head: Head = serde_json::from_slice(line)
         .map_err(|error| refused(&format!("in its first line: {error}")))?;
     let is_known = [VERSION, VERSION_WITH_RANGES].contains(&head.haul_shard);
     if !is_known || (head.shard, head.of) != (number, plan.shards_told()) {
@@ -139,10 +152,10 @@ impl Lines {
             }
         };
         let file = File::open(&path).map_err(failed)?;
-        let (mut file, mut line) = (BufReader::new(file), String::new());
-        file.read_line(&mut line).map_err(failed)?;
-        let head = read_head(&line, number, plan, &refused).map_err(TransferError::start)?;
-        Ok(Self { path, file, head, count: 0, text: Vec::new() })
+        let (mut file, mut text) = (BufReader::new(file), Vec::new());
+        next_line(&mut file, &mut text).map_err(failed)?;
+        let head = read_head(&text, number, plan, &refused).map_err(TransferError::start)?;
+        Ok(Self { path, file, head, count: 0, text })
     }
 
     /// The next line.
@@ -151,9 +164,10 @@ impl Lines {
     /// If it is none, has no name that can be, or there are not as many as the first line says; or
     /// if the file answers with an error, which may pass.
     pub fn next(&mut self) -> Result<Option<Line>, TransferError> {
-        self.text.clear();
-        let read = self.file.read_until(b'\n', &mut self.text);
-        let read = read.map_err(|error| unread(self.refused(&error.to_string()), &error))?;
+        let read = next_line(&mut self.file, &mut self.text).map_err(|error| {
+            let found = format!("behind line {}: {error}", self.count + 1);
+            unread(self.refused(&found), &error)
+        })?;
         self.line(read == 0).map_err(TransferError::start)
     }
 
@@ -220,6 +234,7 @@ fn cut_of(line: &Line) -> Result<Option<Cut>, &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use haul_protocol::limits::NAME_BYTES_MAX;
     use serde_json::{Value, json};
     use std::fs;
 
@@ -242,7 +257,7 @@ mod tests {
         let (_scratch, plan) = shard_of(version, line);
         match plan.shard(1).unwrap_err() {
             TransferError::CouldNotStart(problem) => problem.to_string(),
-            other => panic!("{other}: {line}"),
+            other => panic!("{other}"),
         }
     }
 
@@ -281,5 +296,23 @@ mod tests {
         let mut lines = Lines::open(&plan, 1).unwrap();
         let range = LineRange { range_begin: 65536, file_bytes: 131_072 };
         assert_eq!(lines.next().unwrap().unwrap().range(), Some(range));
+    }
+
+    /// A line is bounded before there is room for it: a file of 2 TiB without a line feed ended a
+    /// run by a signal, for want of memory.
+    #[test]
+    fn a_line_that_no_shard_has_is_refused_by_its_length() {
+        let controls = "\u{1}/".repeat(NAME_BYTES_MAX / 2) + "\u{1}";
+        let (_scratch, plan) = shard_of(1, &with(&[("path", json!(controls))]));
+        assert_eq!(plan.shard(1).unwrap().names.get(0).unwrap().len(), NAME_BYTES_MAX);
+        let said = refused(1, &"x".repeat(64 << 10));
+        assert!(said.contains("behind line 1: a line of more than 65536 bytes"), "{said}");
+        let sparse = File::create(shard_path(plan.place(), 1)).unwrap();
+        sparse.set_len(1 << 41).unwrap();
+        let said = plan.shard(1).unwrap_err();
+        assert!(matches!(said, TransferError::CouldNotStart(_)), "{said}");
+        assert!(said.to_string().contains("a line of more than 65536 bytes"), "{said}");
+        let said = plan.loads().unwrap_err().to_string();
+        assert!(said.contains("a line of more than 65536 bytes"), "{said}");
     }
 }
