@@ -6,7 +6,10 @@ use crate::harness::{
     server::{Server, ServerSetup},
 };
 use haul_testkit::skip::skip;
-use rustix::process::Signal;
+use rustix::{
+    fs::{CWD, FileType, Mode, mknodat},
+    process::Signal,
+};
 use serde_json::Value;
 use std::{
     ffi::OsString,
@@ -305,6 +308,32 @@ fn what_is_no_plan_and_no_shard_ends_with_two() {
     let two = words![place.source("tree"), place.source("tree"), "--shards", "2"];
     planned(&place, &two).refused(&["haul serve"]);
     assert!(!place.path("plan").exists());
+}
+
+/// Case of a pipe in the place of a file of the plan: a run waited for its writer, and no signal
+/// ended it.
+#[test]
+fn a_pipe_or_a_link_in_the_place_of_a_plans_file_ends_with_two() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.tree(&place.source("tree"), 1, 3);
+    let words = words![place.source("tree"), server.url(""), "--shards", "1"];
+    assert_eq!(planned(&place, &words).status, 0);
+    for name in ["shard-00001.jsonl", "plan.json"] {
+        let (path, kept) = (place.path("plan").join(name), place.path("kept"));
+        fs::rename(&path, &kept).unwrap();
+        mknodat(CWD, &path, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        push_shard(&place, "1").refused(&[name, "it is no file"]);
+        let simulated =
+            words!["plan", place.path("plan"), "--simulate", "nodes=1,nic=1G", "--json"];
+        Haul::start(place.command(&simulated)).finish().refused(&[name, "it is no file"]);
+        fs::remove_file(&path).unwrap();
+        symlink(&kept, &path).unwrap();
+        push_shard(&place, "1").refused(&[name, "it is a symbolic link"]);
+        fs::remove_file(&path).unwrap();
+        fs::rename(&kept, &path).unwrap();
+    }
+    push_shard(&place, "1").ok();
 }
 
 #[test]

@@ -7,6 +7,7 @@ use crate::{
     problem::Problem,
     selection::Rule,
 };
+use rustix::{fs::OFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 use std::{
     fmt,
@@ -95,7 +96,7 @@ impl Plan {
                 false => unread(problem, &error),
             }
         };
-        let file = File::open(&path).map_err(refused)?;
+        let file = open_file(&path).map_err(refused)?;
         let (owner, mode) = file.metadata().map(|it| (it.uid(), it.mode())).map_err(refused)?;
         let own = rustix::process::geteuid().as_raw();
         if (owner != own && owner != 0) || mode & 0o022 != 0 {
@@ -283,6 +284,24 @@ pub(super) fn create_anew(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
+/// Opens a file of a plan as the reports of its runs are opened: a pipe in its place is not waited
+/// for, and no link is followed.
+///
+/// # Errors
+/// If it cannot be opened, or is no regular file, which does not pass.
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let is_other = |found: &str| io::Error::new(ErrorKind::InvalidInput, found);
+    let file = opened.map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => is_other("it is a symbolic link"),
+        // A socket, and a device without a driver.
+        Some(Errno::NXIO | Errno::NODEV) => is_other("it is no file"),
+        _ => error,
+    })?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(is_other("it is no file")) }
+}
+
 pub(super) fn shard_path(place: &Path, number: u32) -> PathBuf {
     place.join(format!("shard-{number:05}.jsonl"))
 }
@@ -290,7 +309,8 @@ pub(super) fn shard_path(place: &Path, number: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::io::Errno;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::os::unix::{fs::symlink, net::UnixListener};
 
     #[test]
     fn only_what_somebody_has_to_change_is_no_reason_to_read_again() {
@@ -345,5 +365,35 @@ mod tests {
         write(1, 1);
         File::options().write(true).open(&file).unwrap().set_len(1 << 41).unwrap();
         refused("a file of at most 16777216 bytes");
+    }
+
+    /// Opening a pipe waits for its writer, and no signal ended that.
+    #[test]
+    fn what_is_no_file_in_a_plans_place_is_refused_at_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().join(name);
+        mknodat(CWD, path("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        let _socket = UnixListener::bind(path("socket")).unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        fs::write(path("file"), "{}").unwrap();
+        for (name, to) in [("link", "file"), ("dangling", "none"), ("loop", "loop")] {
+            symlink(to, path(name)).unwrap();
+        }
+        for (name, found) in [
+            ("pipe", "no file"),
+            ("socket", "no file"),
+            ("directory", "no file"),
+            ("link", "a symbolic link"),
+            ("dangling", "a symbolic link"),
+            ("loop", "a symbolic link"),
+        ] {
+            let error = open_file(&path(name)).unwrap_err();
+            assert!(error.to_string().contains(found), "{name}: {error}");
+            let stays = unread(problem("cannot read it", "", "", ""), &error);
+            assert!(matches!(stays, TransferError::CouldNotStart(_)), "{name}: {stays}");
+        }
+        assert_eq!(open_file(Path::new("/dev/null")).unwrap_err().to_string(), "it is no file");
+        assert!(open_file(&path("file")).is_ok());
+        assert_eq!(open_file(&path("none")).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

@@ -2,7 +2,9 @@
 
 use super::{
     line::{Head, Kind, Line, LineRange},
-    plan_file::{Plan, VERSION, VERSION_GROWING, VERSION_WITH_RANGES, shard_path, unread},
+    plan_file::{
+        Plan, VERSION, VERSION_GROWING, VERSION_WITH_RANGES, open_file, shard_path, unread,
+    },
 };
 use crate::{
     error::{TransferError, problem},
@@ -51,7 +53,7 @@ impl ShardLoad {
 pub(super) fn read_head_alone(path: &Path, number: u32, plan: &Plan) -> Result<Head, Problem> {
     let refused = refused_by(path);
     let mut line = Vec::new();
-    let read = File::open(path).and_then(|file| next_line(&mut BufReader::new(file), &mut line));
+    let read = open_file(path).and_then(|file| next_line(&mut BufReader::new(file), &mut line));
     read.map_err(|error| refused(&error.to_string()))?;
     read_head(&line, number, plan, &refused)
 }
@@ -151,7 +153,7 @@ impl Lines {
                 false => unread(problem, &error),
             }
         };
-        let file = File::open(&path).map_err(failed)?;
+        let file = open_file(&path).map_err(failed)?;
         let (mut file, mut text) = (BufReader::new(file), Vec::new());
         next_line(&mut file, &mut text).map_err(failed)?;
         let head = read_head(&text, number, plan, &refused).map_err(TransferError::start)?;
