@@ -18,6 +18,9 @@ use std::{
 const FAILURES_MAX: usize = 10;
 /// Time without a line after which a run on another machine is taken for gone.
 const SILENCE_MS_MAX: u64 = 60_000;
+/// Time by which the clock of another machine may be ahead of this one's. A line from later than
+/// that is no sign that its run goes: it would be one for as long as the clock is ahead.
+const CLOCK_AHEAD_MS_MAX: u64 = 60_000;
 /// Longest time of a run that is believed, in seconds: 30 years.
 const SECONDS_MAX: f64 = 1e9;
 
@@ -206,7 +209,9 @@ impl RunRead {
             return false;
         }
         let patience_ms = SILENCE_MS_MAX + (believed(last_s) * 3000.0) as u64;
-        now_ms().saturating_sub(self.span_ms().1) <= patience_ms
+        let (now_ms, last_ms) = (now_ms(), self.span_ms().1);
+        now_ms.saturating_sub(last_ms) <= patience_ms
+            && last_ms.saturating_sub(now_ms) <= CLOCK_AHEAD_MS_MAX
     }
 }
 

@@ -190,18 +190,25 @@ fn reports_that_others_can_write_are_not_believed() {
 }
 
 /// A run on another machine has no lock that is seen here, so its lines tell whether it goes.
+/// Where the clock of its machine was an hour ahead, a dead run went for an hour more.
 #[test]
 fn a_run_elsewhere_goes_until_it_was_silent_for_a_minute() {
     let place = Place::new();
     let now_ms = crate::clocks::now_ms();
-    let began = |ago_s: u64| {
-        let began_ms = (now_ms - ago_s * 1000).to_string();
+    let began = |ago_s: i64| {
+        let began_ms = now_ms.saturating_add_signed(-ago_s * 1000).to_string();
         let text = text(1, "a", &[interval(10.0, 5, "")]);
         text.replace(&BEGAN_MS.to_string(), &began_ms)
     };
-    for (ago_s, state) in
-        [(30, ShardState::Running), (10, ShardState::Running), (200, ShardState::Stopped)]
-    {
+    // The last line is of ten seconds behind the begin.
+    for (ago_s, state) in [
+        (30, ShardState::Running),
+        (10, ShardState::Running),
+        (-45, ShardState::Running),
+        (200, ShardState::Stopped),
+        (-100, ShardState::Stopped),
+        (-3600, ShardState::Stopped),
+    ] {
         place.write(1, 1, &began(ago_s));
         assert_eq!(place.fleet().shards[0].state, state, "{ago_s} s");
     }
