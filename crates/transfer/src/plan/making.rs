@@ -8,7 +8,7 @@ use super::{
     line::{Head, Line, Sink},
     plan_file::{
         PLAN_FILE, Plan, SHARDS_MAX, VERSION, VERSION_GROWING, VERSION_WITH_RANGES, create_anew,
-        shard_path,
+        is_shard, shard_path,
     },
     shard::ShardLoad,
 };
@@ -273,15 +273,16 @@ fn check_new(place: &Path) -> Result<(), TransferError> {
     Err(TransferError::start(problem(&what, "a new directory", "one", hint)))
 }
 
-/// Removes the shards that a planner left which was killed: the new plan may have fewer.
+/// Removes the shards that a planner left which was killed: the new plan may have fewer. A planner
+/// for several targets writes the shards of one behind those of another, so numbers may be missing.
 ///
 /// # Errors
 /// If one cannot be removed.
 fn remove_stale(place: &Path) -> io::Result<()> {
-    for number in 1..=SHARDS_MAX {
-        match fs::remove_file(shard_path(place, number)) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-            removed => removed?,
+    for entry in fs::read_dir(place)? {
+        let name = entry?.file_name();
+        if is_shard(&name) {
+            fs::remove_file(place.join(name))?;
         }
     }
     Ok(())
@@ -516,6 +517,7 @@ fn write_shard(lines: &mut File, list: &[Batch], head: &Head, place: &Path) -> i
 mod tests {
     use super::*;
     use haul_protocol::message::{FaultCode, Side};
+    use std::collections::BTreeSet;
 
     #[test]
     fn of_very_many_entries_without_a_line_the_first_are_kept_and_the_rest_is_counted() {
@@ -526,5 +528,23 @@ mod tests {
         }
         assert_eq!((entries.count, entries.first.len(), entries.left_out()), (1007, 1000, 7));
         assert!(entries.first[999].to_string().contains("d/999"));
+    }
+
+    /// Plans of several targets write each target's shards together: 1, 3 and 5 before 2, 4 and 6.
+    #[test]
+    fn of_a_planner_that_was_killed_no_shard_stays_though_numbers_are_missing() {
+        let place = tempfile::tempdir().unwrap();
+        for number in [2, 3, 5, SHARDS_MAX] {
+            fs::write(shard_path(place.path(), number), "half a shard").unwrap();
+        }
+        let others = ["shard-1.jsonl", "shard-00001.jsonl.old", "shard-00000.jsonl", "notes"];
+        for name in others {
+            fs::write(place.path().join(name), "another's").unwrap();
+        }
+        remove_stale(place.path()).unwrap();
+        let left = fs::read_dir(place.path()).unwrap();
+        let left = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left = left.collect::<BTreeSet<_>>();
+        assert_eq!(left, others.map(String::from).into());
     }
 }

@@ -10,6 +10,7 @@ use crate::{
 use rustix::{fs::OFlags, io::Errno};
 use serde::{Deserialize, Serialize};
 use std::{
+    ffi::OsStr,
     fmt,
     fs::{self, File},
     io::{self, ErrorKind, Read, Write},
@@ -304,6 +305,13 @@ pub(super) fn open_file(path: &Path) -> io::Result<File> {
 
 pub(super) fn shard_path(place: &Path, number: u32) -> PathBuf {
     place.join(format!("shard-{number:05}.jsonl"))
+}
+
+/// Whether this is the name of a shard's file.
+pub(super) fn is_shard(name: &OsStr) -> bool {
+    let number = || name.to_str()?.strip_prefix("shard-")?.strip_suffix(".jsonl")?.parse().ok();
+    let is_named = |number| shard_path(Path::new(""), number).as_os_str() == name;
+    number().is_some_and(|number| (1..=SHARDS_MAX).contains(&number) && is_named(number))
 }
 
 #[cfg(test)]
