@@ -33,7 +33,7 @@ use std::{
     fs::{self, File},
     io::{self, BufWriter, Read, Seek, SeekFrom, Write},
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
-    path::{Path, PathBuf},
+    path::{self, Component, Path, PathBuf},
     sync::atomic::Ordering,
 };
 
@@ -132,8 +132,9 @@ pub fn make(request: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Transf
         problem(&what, "room to write", &error.to_string(), hint)
     };
     let failed = |error: io::Error| TransferError::start(written(error));
-    fs::create_dir_all(place).map_err(failed)?;
+    // What is made in the source would be moved by the next plan.
     check_apart(source, place)?;
+    fs::create_dir_all(place).map_err(failed)?;
     let _held = hold(place).map_err(failed)?.ok_or_else(|| at_work(place))?;
     check_new(place)?;
     remove_stale(place).map_err(failed)?;
@@ -290,7 +291,6 @@ fn remove_stale(place: &Path) -> io::Result<()> {
 
 /// Checks that the plan is not a part of what is planned: it holds tokens, and would be moved.
 fn check_apart(source: &Path, place: &Path) -> Result<(), TransferError> {
-    let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if !real(place).starts_with(real(source)) {
         return Ok(());
     }
@@ -299,6 +299,20 @@ fn check_apart(source: &Path, place: &Path) -> Result<(), TransferError> {
     let found = format!("one below {}", source.display());
     let hint = "name another by --out";
     Err(TransferError::start(problem(&what, needs, &found, hint)))
+}
+
+/// The path without links and `..`, also of what is not there yet, as `realpath -m` tells it.
+fn real(path: &Path) -> PathBuf {
+    let whole = path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut real = PathBuf::new();
+    for component in whole.components() {
+        match component {
+            Component::ParentDir => drop(real.pop()),
+            other => real.push(other),
+        }
+        real = fs::canonicalize(&real).unwrap_or(real);
+    }
+    real
 }
 
 /// A file without a name, for the lines of all shards in the order of the walk.
@@ -517,7 +531,7 @@ fn write_shard(lines: &mut File, list: &[Batch], head: &Head, place: &Path) -> i
 mod tests {
     use super::*;
     use haul_protocol::message::{FaultCode, Side};
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, os::unix::fs::symlink};
 
     #[test]
     fn of_very_many_entries_without_a_line_the_first_are_kept_and_the_rest_is_counted() {
@@ -528,6 +542,35 @@ mod tests {
         }
         assert_eq!((entries.count, entries.first.len(), entries.left_out()), (1007, 1000, 7));
         assert!(entries.first[999].to_string().contains("d/999"));
+    }
+
+    /// The next plan would move the directories, empty as they are.
+    #[test]
+    fn a_plan_that_is_refused_for_its_place_makes_nothing_in_the_source() {
+        let scratch = tempfile::tempdir().unwrap();
+        let source = scratch.path().join("tree");
+        fs::create_dir(&source).unwrap();
+        symlink("tree", scratch.path().join("link")).unwrap();
+        let request = |place: PathBuf| PlanRequest {
+            source: source.clone(),
+            targets: vec!["h:x".to_owned()],
+            shards: Shards::Count(1),
+            selection: Selection::default(),
+            large_files: LargeFiles::Whole,
+            place,
+            again: Vec::new(),
+            keeps_targets: false,
+        };
+        let made = |place: &str| make(&request(scratch.path().join(place)), &Interrupt::default());
+        for place in ["tree", "tree/new/plan", "link/new/plan", "none/../tree/new"] {
+            let refused = made(place).unwrap_err().to_string();
+            assert!(refused.contains("outside of the source"), "{place}: {refused}");
+        }
+        assert_eq!(fs::read_dir(&source).unwrap().count(), 0);
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 2);
+        for place in ["new/plan", "tree/../plan"] {
+            assert_eq!(made(place).unwrap().plan.shards, 1, "{place}");
+        }
     }
 
     /// Plans of several targets write each target's shards together: 1, 3 and 5 before 2, 4 and 6.
