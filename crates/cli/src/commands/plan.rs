@@ -21,7 +21,8 @@ pub fn run(low: &LowPlan) -> Result<ExitStatus, Failure> {
     let wanted = match low.checked()? {
         PlanWanted::New(checked) => checked,
         PlanWanted::Existing(place) => {
-            let plan = Plan::open(&place)?;
+            let mut plan = Plan::open(&place)?;
+            plan.note_lost_planner();
             plan.check_whole()?;
             simulate(low, &plan, &plan.loads()?, &interrupt)?;
             return Ok(ExitStatus::AllDone);

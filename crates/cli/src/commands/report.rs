@@ -17,7 +17,8 @@ use haul_transfer::{Fleet, Plan, ShardState};
 /// # Errors
 /// If there is no plan, or the page cannot be written; the fleet was shown then.
 pub fn run(low: &LowReport) -> Result<ExitStatus, Failure> {
-    let plan = Plan::open(&low.plan)?;
+    let mut plan = Plan::open(&low.plan)?;
+    plan.note_lost_planner();
     let fleet = Fleet::read(&plan)?;
     for problem in &fleet.faults {
         ui::print_to_stderr(&problem.to_string());

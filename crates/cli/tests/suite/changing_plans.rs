@@ -5,7 +5,7 @@ use crate::harness::{
     process::{Haul, Ran, behind, runnable},
     server::{Server, ServerSetup},
 };
-use haul_testkit::tree::names;
+use haul_testkit::{mount::Mount, skip::skip, tree::names};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::{
@@ -222,6 +222,54 @@ fn a_plan_that_was_given_up_is_told_and_the_rest_is_planned_again() {
     assert_eq!(rest.named("plan")[0]["files"], 48 - 6 * there, "{rest:?}");
     push(&place, "rest", 1).finish().ok();
     assert_same_trees(&place.source("tree"), &place.root("tree"));
+}
+
+/// Room for the plan's file is what the shard took that did not come to its end.
+#[test]
+fn a_planner_that_finds_a_full_disk_says_so_in_the_plan_and_the_report_names_the_cure() {
+    let place = Place::new();
+    place.tree(&place.source("tree"), 4, 50);
+    fs::create_dir(place.path("plan")).unwrap();
+    let _mount = match Mount::tmpfs(&place.path("plan"), "16k") {
+        Ok(mount) => mount,
+        Err(why) => return skip("a small disk of its own", &why),
+    };
+    let words = words!["plan", place.source("tree"), "dtn1:/data/", "--shard-size", "1G"];
+    let words = [words, words!["--json", "--out", place.path("plan")]].concat();
+    Haul::start(place.command(&words)).finish().refused(&["cannot write the plan"]);
+    let names = names(&place.path("plan")).unwrap();
+    assert!(!names.iter().any(|name| name.to_string_lossy().ends_with(".new")), "{names:?}");
+    assert_eq!(plan_of(&place, "plan")["growing"]["given_up"], true);
+    let said = place.command(&words!["report", place.path("plan")]).output().unwrap();
+    let text = String::from_utf8(said.stdout).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{text}");
+    assert!(text.contains("nobody makes the plan any more") && text.contains("--again"), "{text}");
+}
+
+/// No beat and no lock tells of a planner that was killed, though its plan still grows.
+#[test]
+fn the_report_of_a_plan_whose_planner_was_killed_names_the_cure() {
+    let place = Place::new();
+    tree_of_eight(&place);
+    let words = words!["plan", place.source("tree"), "dtn1:/data/", "--shard-size", "1G,6"];
+    let words = [words, words!["--out", place.path("plan"), "--json"]].concat();
+    let Some(mut planner) = slow_planner(&place, &words) else { return };
+    wait_for_shards(&place, 2);
+    planner.kill();
+    let file = place.path("plan/plan.json");
+    let file = fs::File::options().write(true).open(file).unwrap();
+    let report = || {
+        let said = place.command(&words!["report", place.path("plan")]).output().unwrap();
+        (said.status.code(), String::from_utf8(said.stdout).unwrap())
+    };
+    let (status, text) = report();
+    assert!(status == Some(1) && text.contains("the plan is still made"), "{text}");
+    file.set_modified(SystemTime::now() - Duration::from_secs(70)).unwrap();
+    let (status, text) = report();
+    assert!(status == Some(1) && text.contains("nobody makes the plan any more"), "{text}");
+    assert!(text.contains("and then plan what is missing: haul plan --again"), "{text}");
+    let words = words!["plan", place.path("plan"), "--simulate", "nodes=1,nic=1G", "--json"];
+    Haul::start(place.command(&words)).finish().refused(&["nobody makes more", "--again"]);
 }
 
 fn again(place: &Place, earlier: &str, new: &str, words: &[OsString]) -> Ran {

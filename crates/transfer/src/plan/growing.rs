@@ -157,6 +157,18 @@ impl Growing {
     }
 }
 
+impl Drop for Growing {
+    /// Removes the shard that did not come to its end, before the plan says that it was given up:
+    /// on a full disk that takes the room which the shard had.
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            // Nothing more is written.
+            drop(open.file.into_parts());
+            fs::remove_file(self.hidden_path()).ok();
+        }
+    }
+}
+
 impl Sink for Growing {
     fn take(&mut self, line: &Line, _: Option<u32>) -> io::Result<()> {
         let is_large = line.kind == Kind::File && line.bytes > self.size.bytes / LARGE_OF_SHARD;
@@ -407,10 +419,13 @@ mod tests {
         assert_eq!((state().shards, state().growing), (0, Some(Growth::default())));
         (0..3).for_each(|number| growing.take(&file(number, 9), None).unwrap());
         assert_eq!((state().shards, state().files), (1, 2));
+        let hidden = growing.hidden_path();
+        assert!(hidden.exists());
         assert!(state().shard(1).is_ok() && state().shard(2).is_err());
         assert!(state().check_whole().is_err());
         drop(growing);
         assert_eq!(state().growing, Some(Growth { beats: 0, given_up: true }));
+        assert!(!hidden.exists(), "nobody ends that shard");
         assert!(state().shard(2).is_err(), "nobody knows what would be in it");
     }
 }

@@ -7,8 +7,8 @@ use super::{
     growing::{Growing, ShardSize},
     line::{Head, Line, Sink},
     plan_file::{
-        PLAN_FILE, Plan, SHARDS_MAX, VERSION, VERSION_GROWING, VERSION_WITH_RANGES, create_anew,
-        is_shard, shard_path,
+        LOCK_FILE, PLAN_FILE, Plan, SHARDS_MAX, VERSION, VERSION_GROWING, VERSION_WITH_RANGES,
+        create_anew, is_shard, shard_path,
     },
     shard::ShardLoad,
 };
@@ -36,9 +36,6 @@ use std::{
     path::{self, Component, Path, PathBuf},
     sync::atomic::Ordering,
 };
-
-/// File by whose lock a planner has a directory to itself; it stays there.
-const LOCK_FILE: &str = ".haul-plan.lock";
 
 /// A plan to make.
 #[derive(Clone, Debug)]

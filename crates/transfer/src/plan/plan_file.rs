@@ -31,6 +31,8 @@ pub const SHARDS_MAX: u32 = 4096;
 const PLAN_BYTES_MAX: u64 = 16 << 20;
 /// The file that a plan is known by.
 pub(super) const PLAN_FILE: &str = "plan.json";
+/// File by whose lock a planner has a directory to itself; it stays there.
+pub(super) const LOCK_FILE: &str = ".haul-plan.lock";
 
 /// A plan: what is moved, where to, and in how many shards.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
@@ -206,7 +208,10 @@ impl Plan {
             true => format!("{} shards, and nobody makes more", self.shards),
             false => format!("{} shards so far", self.shards),
         };
-        let hint = "wait until `haul plan` has ended";
+        let hint = match given_up {
+            true => "run these, and plan what is missing by `haul plan --again`",
+            false => "wait until `haul plan` has ended",
+        };
         Err(problem(&what, "a plan with all of its shards", &found, hint))
     }
 
@@ -239,10 +244,12 @@ impl Plan {
             let found = format!("{PLAN_FILE} would have {} bytes, the most are", text.len());
             return Err(io::Error::other(format!("{found} {PLAN_BYTES_MAX}: give fewer patterns")));
         }
-        let mut file = create_anew(&hidden)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        fs::rename(&hidden, self.place.join(PLAN_FILE))?;
+        let written = create_anew(&hidden).and_then(|mut file| {
+            file.write_all(&text)?;
+            file.sync_all()?;
+            fs::rename(&hidden, self.place.join(PLAN_FILE))
+        });
+        written.inspect_err(|_| drop(fs::remove_file(&hidden)))?;
         // The names of the shards too.
         File::open(&self.place)?.sync_all()
     }
@@ -373,6 +380,18 @@ mod tests {
         write(1, 1);
         File::options().write(true).open(&file).unwrap().set_len(1 << 41).unwrap();
         refused("a file of at most 16777216 bytes");
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_written_leaves_no_hidden_file() {
+        let scratch = tempfile::tempdir().unwrap();
+        let text = r#"{ "haul_plan": 1, "id": "this", "path": "/data", "targets": ["h:x"],
+            "shards": 1, "files": 1, "bytes": 1 }"#;
+        let mut plan: Plan = serde_json::from_str(text).unwrap();
+        plan.place = scratch.path().to_owned();
+        fs::create_dir(scratch.path().join(PLAN_FILE)).unwrap();
+        assert!(plan.write().is_err());
+        assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 1);
     }
 
     /// Opening a pipe waits for its writer, and no signal ended that.

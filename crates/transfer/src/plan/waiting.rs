@@ -2,18 +2,23 @@
 
 use super::{
     growing::BEAT,
-    plan_file::{Growth, Plan, SHARDS_MAX},
+    plan_file::{Growth, LOCK_FILE, PLAN_FILE, Plan, SHARDS_MAX, open_file},
 };
 use crate::{
     Interrupt,
     error::{TransferError, problem},
     problem::Problem,
 };
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use std::{
+    fs,
     path::Path,
     sync::atomic::Ordering,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// Time between two looks at the plan.
@@ -38,6 +43,15 @@ impl Plan {
         wait(place, shard, (POLL, SILENCE, interrupt), tell)
     }
 
+    /// Notes that the plan was given up where its planner is gone and could not say so, as after a
+    /// kill: the plan has not changed for a minute, and nobody is seen to hold its lock.
+    pub fn note_lost_planner(&mut self) {
+        let Some(growth) = self.growing.filter(|growth| !growth.given_up) else { return };
+        if !has_planner(self.place()) {
+            self.growing = Some(Growth { given_up: true, ..growth });
+        }
+    }
+
     /// Whether somebody makes the plan: it changes within the time of two beats.
     ///
     /// # Errors
@@ -55,6 +69,18 @@ impl Plan {
         }
         Ok(false)
     }
+}
+
+/// Whether a planner holds a directory, or has written its plan a moment ago: the lock of one on
+/// another machine may not be seen here.
+fn has_planner(place: &Path) -> bool {
+    let is_held = open_file(&place.join(LOCK_FILE)).is_ok_and(|file| {
+        matches!(flock(&file, FlockOperation::NonBlockingLockShared), Err(Errno::WOULDBLOCK))
+    });
+    let written = fs::metadata(place.join(PLAN_FILE)).and_then(|it| it.modified());
+    let ago = |at: SystemTime| at.elapsed().unwrap_or_else(|ahead| ahead.duration());
+    // One that cannot be asked now is not known to be gone.
+    is_held || written.map_or(true, |at| ago(at) < SILENCE)
 }
 
 fn wait(
@@ -207,5 +233,41 @@ mod tests {
         let mut stop = |_: &Plan| interrupt.store(true, Ordering::Relaxed);
         let ended = wait(place, 3, patient, &mut stop).unwrap_err();
         assert!(!matches!(ended, TransferError::CouldNotStart(_)), "{ended}");
+    }
+
+    /// After a kill, or on a disk without any room, the plan says for ever that it is made.
+    #[test]
+    fn a_plan_counts_as_given_up_once_no_lock_and_no_beat_tells_of_its_planner() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = scratch.path();
+        growing(place, 2, Some(Growth { beats: 3, given_up: false }));
+        let is_given_up = || {
+            let mut plan = Plan::open(place).unwrap();
+            plan.note_lost_planner();
+            plan.growing.unwrap() == Growth { beats: 3, given_up: true }
+        };
+        let write_ago = |ago_s: i64| {
+            let now = SystemTime::now();
+            let ago = Duration::from_secs(ago_s.unsigned_abs());
+            let at = if ago_s < 0 { now + ago } else { now - ago };
+            let file = fs::File::options().write(true).open(place.join(PLAN_FILE)).unwrap();
+            file.set_modified(at).unwrap();
+        };
+        for (ago_s, given_up) in [(0, false), (40, false), (-40, false), (80, true), (-3600, true)]
+        {
+            write_ago(ago_s);
+            assert_eq!(is_given_up(), given_up, "written {ago_s} s ago");
+        }
+        let lock = fs::File::create(place.join(LOCK_FILE)).unwrap();
+        assert!(is_given_up(), "nobody holds it");
+        flock(&lock, FlockOperation::LockExclusive).unwrap();
+        assert!(!is_given_up(), "its beats do not come, as on a full disk");
+        drop(lock);
+        assert!(is_given_up());
+        growing(place, 2, None);
+        write_ago(80);
+        let mut whole = Plan::open(place).unwrap();
+        whole.note_lost_planner();
+        assert!(whole.growing.is_none());
     }
 }

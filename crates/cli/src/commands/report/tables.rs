@@ -45,7 +45,7 @@ pub fn sums(plan: &Plan, fleet: &Fleet) -> Vec<String> {
     let shards = units::count(plan.shards.into(), "shard");
     let mut lines = vec![format!("{shards} of {}: {}", plan.source, states(fleet).join(", "))];
     lines.extend(plan.growing.map(|growth| match growth.given_up {
-        true => "NOT WHOLE: making the plan was given up, and names are in no shard".to_owned(),
+        true => "NOT WHOLE: nobody makes the plan any more, and names are in no shard".to_owned(),
         false => "the plan is still made, and more shards come".to_owned(),
     }));
     if plan.failed > 0 {
