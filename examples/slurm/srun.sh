@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# Moves the shards of a plan by the tasks of one job of Slurm, all at once: one shard a task.
+# Moves the shards of a plan by the tasks of one job of Slurm, all at once: one shard a task, and one
+# task a node.
 #
 #     haul plan /data/run7 URL1 URL2 --shards 16 --out /shared/plan
 #     sbatch --ntasks=16 srun.sh /shared/plan
 #
 # The nodes need haul, the plan, and the source under the path that was planned.
 #
-# To change: the lines below; --ntasks, which is the number of the plan's shards. With more shards
-# than nodes an array job (array.sh) balances better.
+# To change: the lines below; --ntasks, which is the number of the plan's shards. With
+# --ntasks-per-node=1 the job needs as many nodes as there are shards: with more shards than nodes
+# sbatch refuses it, or it waits for ever. Then use an array job (array.sh), which also balances
+# better, or let each node have several tasks by a larger number.
 #
 #SBATCH --job-name=haul
 #SBATCH --output=haul-%j.log

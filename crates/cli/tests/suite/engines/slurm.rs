@@ -286,6 +286,11 @@ fn an_array_job_of_slurm_runs_a_killed_shard_again_and_a_refused_one_never() {
 fn the_tasks_of_srun_take_a_shard_each_and_the_job_is_run_again_when_its_time_is_over() {
     let Some(cluster) = Cluster::start(Fleet::new(2, "SLURM_PROCID", 0)) else { return };
     let fleet = &cluster.fleet;
+    // As its first lines say: a node for each task, and there are two.
+    let mut command = cluster.command("sbatch");
+    command.arg("--ntasks=3").arg(example("slurm/srun.sh")).arg(fleet.plan());
+    let refused = String::from_utf8(output_of(&mut command).stderr).unwrap();
+    assert!(refused.contains("Requested node configuration is not available"), "{refused}");
     // More tasks than shards: haul refuses, and Slurm does not try again.
     let job = cluster.submit("srun.sh", &["--ntasks=3", "--ntasks-per-node=2"]);
     let told = cluster.finish(&job);
