@@ -292,17 +292,17 @@ pub(super) fn create_anew(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// Opens a file of a plan as the reports of its runs are opened: a pipe in its place is not waited
-/// for, and no link is followed.
+/// Opens a file of a plan: a pipe in its place is not waited for. A link is followed, as files that
+/// Kubernetes mounts of a ConfigMap are links.
 ///
 /// # Errors
 /// If it cannot be opened, or is no regular file, which does not pass.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let opened = File::options().read(true).custom_flags(flags.bits().cast_signed()).open(path);
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let opened = File::options().read(true).custom_flags(flags).open(path);
     let is_other = |found: &str| io::Error::new(ErrorKind::InvalidInput, found);
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
-        Some(Errno::LOOP) => is_other("it is a symbolic link"),
+        Some(Errno::LOOP) => is_other("it is a link to itself"),
         // A socket, and a device without a driver.
         Some(Errno::NXIO | Errno::NODEV) => is_other("it is no file"),
         _ => error,
@@ -403,16 +403,15 @@ mod tests {
         let _socket = UnixListener::bind(path("socket")).unwrap();
         fs::create_dir(path("directory")).unwrap();
         fs::write(path("file"), "{}").unwrap();
-        for (name, to) in [("link", "file"), ("dangling", "none"), ("loop", "loop")] {
+        for (name, to) in [("link", "file"), ("to-pipe", "pipe"), ("loop", "loop")] {
             symlink(to, path(name)).unwrap();
         }
         for (name, found) in [
             ("pipe", "no file"),
             ("socket", "no file"),
             ("directory", "no file"),
-            ("link", "a symbolic link"),
-            ("dangling", "a symbolic link"),
-            ("loop", "a symbolic link"),
+            ("to-pipe", "no file"),
+            ("loop", "a link to itself"),
         ] {
             let error = open_file(&path(name)).unwrap_err();
             assert!(error.to_string().contains(found), "{name}: {error}");
@@ -420,7 +419,7 @@ mod tests {
             assert!(matches!(stays, TransferError::CouldNotStart(_)), "{name}: {stays}");
         }
         assert_eq!(open_file(Path::new("/dev/null")).unwrap_err().to_string(), "it is no file");
-        assert!(open_file(&path("file")).is_ok());
+        assert!(open_file(&path("file")).is_ok() && open_file(&path("link")).is_ok());
         assert_eq!(open_file(&path("none")).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }
