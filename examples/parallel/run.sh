@@ -17,7 +17,7 @@ runs_on_each=2
 tries_max=5
 
 # By ssh a command starts in another directory.
-plan=$(cd -- "$plan" && pwd) || exit 2
+plan=$(CDPATH="" cd -- "$plan" && pwd) || exit 2
 if grep -q '"growing"' "$plan/plan.json"; then
     echo "The plan is not whole: start this when haul plan has ended." >&2
     exit 2

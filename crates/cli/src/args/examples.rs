@@ -208,7 +208,7 @@ const PLAN: &[Section] = &[
 haul plan /data/run7 URL1 URL2 --shards 64 --out /shared/plan
 haul push --plan /shared/plan --shard 3             one shard, by hand
 sbatch --array=1-64%8 --wrap 'haul push --plan /shared/plan --shard auto --wait'
-seq 64 | parallel -j2 -S n1,n2 --joblog log --resume-failed \\
+seq 64 | parallel -j2 -S n1,n2 --joblog /shared/plan/log --resume-failed \\
     haul push --plan /shared/plan --shard {} --wait    again until it ends with 0; not after a 2
 haul plan --again /shared/plan --again /shared/plan-2 --shards 16 --out /shared/plan-3
 haul plan /shared/plan --simulate nodes=8,nic=25Gbit,server-nic=100Gbit,server-disk=6G",
