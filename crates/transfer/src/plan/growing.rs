@@ -146,8 +146,12 @@ impl Growing {
         };
         let number = u32::try_from(self.loads.len() + 1).expect("at most SHARDS_MAX");
         let (load, names) = (open.load, open.names);
-        open.finish(&self.shown.id, number)?;
-        fs::rename(self.hidden_path(), shard_path(&self.shown.place, number))?;
+        let hidden = self.hidden_path();
+        let closed = open.finish(&self.shown.id, number);
+        closed
+            .and_then(|()| fs::rename(&hidden, shard_path(&self.shown.place, number)))
+            // The plan takes its room to say that it is given up.
+            .inspect_err(|_| drop(fs::remove_file(&hidden)))?;
         self.loads.push(load);
         self.shown.add(names, load.bytes)
     }

@@ -3,7 +3,7 @@
 use super::cutting::CUT_BYTES_MIN;
 use crate::name::{Name, exact_path, read_exact_path};
 use haul_protocol::message::{FileKind, FileOffer};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use std::io;
 
 /// The first line of a shard.
@@ -52,16 +52,11 @@ pub struct Line {
     pub inode: Option<u64>,
     /// First of the `bytes` in a file of which the shard has no more. A line has this and
     /// `file_bytes`, or neither.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range_begin: Option<u64>,
     /// Size of the file that a range is of.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "number")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_bytes: Option<u64>,
-}
-
-/// Reads a number where there is its key. `null` is none: such a line would count as a whole file.
-fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    u64::deserialize(deserializer).map(Some)
 }
 
 /// The place of a range in its file.

@@ -299,7 +299,13 @@ pub(super) fn create_anew(path: &Path) -> io::Result<File> {
 /// If it cannot be opened, or is no regular file, which does not pass.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let flags = OFlags::NONBLOCK.bits().cast_signed();
-    let opened = File::options().read(true).custom_flags(flags).open(path);
+    let mut opened = File::options().read(true).custom_flags(flags).open(path);
+    // Another host has a lease on it (fcntl(2)), as its writer by NFS: it is waited for.
+    if opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+        && fs::metadata(path).is_ok_and(|there| there.is_file())
+    {
+        opened = File::open(path);
+    }
     let is_other = |found: &str| io::Error::new(ErrorKind::InvalidInput, found);
     let file = opened.map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::LOOP) => is_other("it is a link to itself"),

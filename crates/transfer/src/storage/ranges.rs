@@ -171,6 +171,8 @@ pub enum Finished {
     /// Other ranges are missing, and some of them had been told as durable: nobody who brought one
     /// of those would come again without being asked.
     Lost,
+    /// Other ranges are missing, for those that were told as durable are read back, or come again.
+    Reopened,
 }
 
 /// Claims a range of a file. `recheck`: what is said to be durable is to be read back.
@@ -354,7 +356,17 @@ impl<S: Site> Claim<S> {
         }
         let (of_source, clock) = (Counting::of(*ctime), site.clock());
         let believed = of_source.since_start(clock);
-        if !register.covers(bytes, believed) {
+        let is_believed = register.covers(bytes, believed);
+        if self.is_done && !is_believed {
+            // The clock was set since the range was claimed; nothing of it was read.
+            return Ok(Finished::StartedAnew);
+        }
+        // Hosts whose clocks were apart believe each other's records once these are said anew.
+        let is_to_say_again = || {
+            let is_own = register.covers(bytes, of_source.of_boot(clock.now.boot));
+            self.is_done && is_own && !register.is_complete(believed)
+        };
+        if !is_believed || is_to_say_again() {
             let (range, said) = (bytes.clone(), clock.now);
             let record = Record { state: State::Done, range, ctime: *ctime, said };
             site.write(open, register.whole_bytes, &register.header.record(&record))?;
@@ -363,8 +375,11 @@ impl<S: Site> Claim<S> {
         // The names of register and temporary, before anybody relies on what they hold.
         site.sync_names()?;
         if !register.is_complete(Counting::default()) {
-            let has_lost = register.has_lost();
-            return Ok(if has_lost { Finished::Lost } else { Finished::Waiting });
+            return Ok(match (register.is_marked_lost(), register.is_reopened()) {
+                (true, _) => Finished::Lost,
+                (false, true) => Finished::Reopened,
+                (false, false) => Finished::Waiting,
+            });
         }
         if !register.is_complete(of_source) {
             return Ok(Finished::OutOfStep);

@@ -279,6 +279,10 @@ impl Walk {
         match (top, &self.options.names) {
             (Top::Asked(root, path), _) => self.ask(root.as_ref(), &path),
             (Top::Listed(listed), _) => self.ready.push_back(listed),
+            // A plan is of a directory.
+            (Top::Named(_, _, name), Some(_)) if self.options.names_alone => {
+                self.ready.push_back(Listed::Failed(not_as_planned(&name)));
+            }
             (Top::Named(location, stat, name), _) => match self.describe(&stat, &name, location) {
                 Ok(Some(entry)) if self.fit(&entry, false) != Fit::LeftOut => {
                     self.ready.push_back(Listed::Entry(entry));

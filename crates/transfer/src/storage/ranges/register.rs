@@ -92,13 +92,21 @@ pub struct Counting {
     pub ctime: Option<(i64, u32)>,
     /// Clock of the host, where what was said before its start does not count.
     pub clock: Option<Clock>,
+    /// Boot that is known, where only what was said in it counts.
+    pub boot: Option<u64>,
 }
 
 impl Counting {
     /// All records of a source of this change time.
     #[must_use]
     pub fn of(ctime: (i64, u32)) -> Self {
-        Self { ctime: Some(ctime), clock: None }
+        Self { ctime: Some(ctime), ..Self::default() }
+    }
+
+    /// The records that were said in this boot, which must be known, of these.
+    #[must_use]
+    pub fn of_boot(self, boot: u64) -> Self {
+        Self { boot: Some(boot), ..self }
     }
 
     /// The records that were said since this host was started, of these.
@@ -110,6 +118,7 @@ impl Counting {
     fn counts(&self, record: &Record) -> bool {
         self.ctime.is_none_or(|ctime| record.agrees(ctime))
             && self.clock.is_none_or(|clock| !clock.is_started_since(record.said))
+            && self.boot.is_none_or(|boot| boot != 0 && boot == record.said.boot)
     }
 }
 
@@ -253,13 +262,19 @@ impl Register {
         self.header.lost | if was_told { self.header.whole.mark() } else { 0 }
     }
 
-    /// Whether bytes of this source that were told as durable may not be so any more.
+    /// Whether bytes of this source that were told as durable were thrown away.
     #[must_use]
-    pub fn has_lost(&self) -> bool {
+    pub fn is_marked_lost(&self) -> bool {
+        self.header.lost & self.header.whole.mark() != 0
+    }
+
+    /// Whether a range that was told as durable is read back, or comes again, and is not through.
+    #[must_use]
+    pub fn is_reopened(&self) -> bool {
         let is_open = |it: &Record| {
             it.state == State::Reopened && !self.covers(&it.range, Counting::default())
         };
-        self.header.lost & self.header.whole.mark() != 0 || self.records.iter().any(is_open)
+        self.records.iter().any(is_open)
     }
 
     /// Whether some byte of the range is durable, of a source of whichever change time.
@@ -390,7 +405,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 mod tests {
     use super::*;
 
-    const ALL: Counting = Counting { ctime: None, clock: None };
+    const ALL: Counting = Counting { ctime: None, clock: None, boot: None };
 
     fn header() -> Header {
         let whole = Whole { size_bytes: 1000, mtime_s: -5, name_hash: [7; 16], ..Whole::default() };
@@ -444,20 +459,20 @@ mod tests {
         let mut said = vec![record(Begun, 0..400)];
         assert!(read(&said).is_empty() && read(&said).lost() == 0);
         said.push(record(Done, 0..400));
-        assert!(!read(&said).has_lost() && !read(&said).is_empty());
+        assert!(!read(&said).is_reopened() && !read(&said).is_empty());
         assert_eq!(read(&said).lost(), header().whole.mark());
         said.push(record(Reopened, 0..400));
-        assert!(read(&said).has_lost() && !read(&said).is_empty());
+        assert!(read(&said).is_reopened() && !read(&said).is_empty());
         said.push(record(Done, 0..300));
-        assert!(read(&said).has_lost());
+        assert!(read(&said).is_reopened());
         said.push(record(Done, 300..400));
-        assert!(!read(&said).has_lost());
+        assert!(!read(&said).is_reopened());
         let mut register = Register::new(Header { lost: header().whole.mark(), ..header() });
-        assert!(register.has_lost() && !register.is_empty());
+        assert!(register.is_marked_lost() && !register.is_empty());
         let encoded = register.header.encode();
         assert_eq!(Register::decode(&encoded).unwrap().header, register.header);
         register.header.lost = !header().whole.mark();
-        assert!(!register.has_lost() && !register.is_empty());
+        assert!(!register.is_marked_lost() && !register.is_empty());
         let whole = header().whole;
         let others = [
             Whole { size_bytes: 1, ..whole },

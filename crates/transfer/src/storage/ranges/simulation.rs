@@ -545,8 +545,9 @@ impl Node {
             let world = self.step();
             world.is_meddled || world.may_be_torn || world.faults.reopens()
         };
-        assert!(finished != Finished::Lost || may_be_lost());
-        finished != Finished::Lost && self.say_done()
+        let is_lost = matches!(finished, Finished::Lost | Finished::Reopened);
+        assert!(!is_lost || may_be_lost());
+        !is_lost && self.say_done()
     }
 
     fn say_done(&self) -> bool {

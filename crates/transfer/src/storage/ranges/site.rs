@@ -38,6 +38,13 @@ pub struct Directory {
     shared_name: Vec<u8>,
     register_name: Vec<u8>,
     given: Option<(FileOffer, Arc<TargetRules>)>,
+    pub(super) clock: fn() -> Clock,
+}
+
+/// Clock of this host.
+fn host_clock() -> Clock {
+    let boot = u64::from_be_bytes(boot()[..8].try_into().expect("half of 16 bytes"));
+    Clock { now: Said { boot, at_ms: now_ms() }, up_ms: up_ms() }
 }
 
 impl Directory {
@@ -50,6 +57,7 @@ impl Directory {
             shared_name: hidden_name(name, SHARED_SUFFIX),
             register_name: hidden_name(name, REGISTER_SUFFIX),
             given: None,
+            clock: host_clock,
         }
     }
 
@@ -232,8 +240,7 @@ impl Site for Directory {
     }
 
     fn clock(&self) -> Clock {
-        let boot = u64::from_be_bytes(boot()[..8].try_into().expect("half of 16 bytes"));
-        Clock { now: Said { boot, at_ms: now_ms() }, up_ms: up_ms() }
+        (self.clock)()
     }
 
     fn pause(&self) {

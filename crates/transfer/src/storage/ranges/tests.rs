@@ -1,6 +1,6 @@
 //! Ranges in a directory of a real file system: what sessions find there, and what they leave.
 
-use super::*;
+use super::{register::Said, *};
 use std::sync::Arc;
 
 const WHOLE: Whole = Whole {
@@ -37,7 +37,7 @@ fn a_range_that_is_written_again_is_no_part_of_a_whole_file_meanwhile() {
     // Its source has changed, and it is brought anew.
     let again = claimed(site(), &whole, 0..100, 2).unwrap();
     assert!(!again.is_done);
-    assert_eq!(second.finish().unwrap(), Finished::Lost, "the first may never come again");
+    assert_eq!(second.finish().unwrap(), Finished::Reopened, "the first may never come again");
     assert_eq!(again.finish().unwrap(), Finished::OutOfStep);
     let second = claimed(site(), &whole, 100..200, 2).unwrap();
     assert!(!second.is_done && !place.path().join("x").exists());
@@ -161,4 +161,51 @@ fn what_is_left_goes_with_its_own_file_alone_and_what_nobody_brought_goes_when_g
     drop(second);
     claimed(site(), &Whole { mtime_s: 9, ..whole }, 0..100, 1).unwrap().give_up();
     assert_eq!(names(), 0);
+}
+
+/// A clock of the host of a boot, which was started at that time.
+const fn clock(boot: u64, started_ms: u64, at_ms: u64) -> Clock {
+    Clock { now: Said { boot, at_ms }, up_ms: at_ms - started_ms }
+}
+
+/// The directory as a session of a host with that clock sees it.
+fn by_clock(mut site: site::Directory, clock: fn() -> Clock) -> site::Directory {
+    site.clock = clock;
+    site
+}
+
+/// Case of a server whose clock was two hours behind when its range came, and was set since.
+#[test]
+fn hosts_whose_clocks_were_apart_believe_each_other_once_their_ranges_are_claimed_again() {
+    let (place, site, whole) = real();
+    let on = |clock: fn() -> Clock| by_clock(site(), clock);
+    let second: fn() -> Clock = || clock(2, 1100, 1130);
+    let behind: fn() -> Clock = || clock(1, 1000, 1030);
+    let set: fn() -> Clock = || clock(1, 1200, 1240);
+    let run = |clock, bytes: Range<u64>| {
+        let claim = claimed(on(clock), &whole, bytes, 1).unwrap();
+        (claim.is_done, claim.finish().unwrap())
+    };
+    assert_eq!(run(second, 0..100), (false, Finished::Waiting));
+    assert_eq!(run(behind, 100..150), (false, Finished::Waiting));
+    assert_eq!(run(set, 150..200), (false, Finished::StartedAnew), "the first is of before");
+    assert_eq!(run(second, 0..100), (true, Finished::StartedAnew), "the second is of before");
+    assert_eq!(run(set, 100..150), (true, Finished::StartedAnew));
+    assert!(!place.path().join("x").exists());
+    assert_eq!(run(second, 0..100), (true, Finished::Named), "the other was said anew since");
+}
+
+#[test]
+fn a_range_that_is_believed_no_more_at_its_end_is_not_said_to_be_durable() {
+    let (_place, site, whole) = real();
+    let on = |clock: fn() -> Clock| by_clock(site(), clock);
+    let earlier = on(|| clock(2, 100, 200));
+    assert_eq!(claimed(earlier, &whole, 0..100, 1).unwrap().finish().unwrap(), Finished::Waiting);
+    let mut claim = claimed(on(|| clock(1, 150, 300)), &whole, 0..100, 1).unwrap();
+    assert!(claim.is_done);
+    claim.site.clock = || clock(1, 250, 400);
+    assert_eq!(claim.finish().unwrap(), Finished::StartedAnew);
+    drop(claim);
+    let again = claimed(on(|| clock(1, 250, 400)), &whole, 0..100, 1).unwrap();
+    assert!(!again.is_done, "nobody has read it");
 }

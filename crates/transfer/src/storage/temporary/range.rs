@@ -135,6 +135,10 @@ impl Part {
                 "the server's host was started anew since other ranges of it came, which are to be \
                  read back before it gets its name: run all shards again, until each ends with 0",
             )),
+            Ok(Finished::Reopened) => Err(io::Error::other(
+                "ranges of it that other runs had brought are read back, or come again: run all \
+                 shards again, until each ends with 0",
+            )),
             Ok(Finished::Lost) => Err(io::Error::other(
                 "ranges of it that other runs had brought are not there any more, as its source or \
                  its hidden files were replaced or removed: run all shards again, until each ends \
