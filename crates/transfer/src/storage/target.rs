@@ -411,6 +411,12 @@ impl TargetFile {
         result.map_err(|error| io_fault(Side::Target, &self.name, what, &error))
     }
 
+    /// Whether this is a range of a file that comes in this session.
+    #[must_use]
+    pub fn is_range(&self) -> bool {
+        matches!(&self.shape, Shape::Regular(part) if part.is_range_to_come())
+    }
+
     /// Whether this is a range of a file, and somebody else still holds the file to write to it.
     /// The lock of a range is not the open file's, as that of a whole one is: it must not be let go
     /// of while a write is under way, which would land in what the next session has verified.

@@ -589,6 +589,7 @@ impl Shared {
         let begun = self.sync_begins();
         let mut batch = self.take_batch(files, empty_files_max());
         self.settle_rounds(&mut batch);
+        self.journal_ranges(&mut batch);
         self.each(&mut batch, TargetFile::seal);
         let directories =
             |entry: &Entry| lock(&entry.target).as_ref().map_or(1, TargetFile::new_directories);
@@ -669,6 +670,24 @@ impl Shared {
         });
     }
 
+    /// Journals the last spans of ranges: after a crash of the host a range is read back by its
+    /// journal, also when it was told as durable, as long as the file has no name.
+    fn journal_ranges(&self, batch: &mut Vec<Entry>) {
+        batch.retain_mut(|entry| {
+            let mut target = lock(&entry.target);
+            let Some(file) = target.as_mut().filter(|file| file.is_range()) else { return true };
+            let (spans, digests) = sorted(std::mem::take(&mut entry.spans));
+            let values = &*self.contents.values(entry.file, &spans).unwrap_or_default();
+            let (spans, digests) = (&*ranges_of(&spans), &*digests);
+            if spans.is_empty() {
+                return true;
+            }
+            let journaled = file.make_durable(Recorded { spans, digests, values });
+            let failed = journaled.map_err(|fault| Committed::Failed(entry.file, fault));
+            failed.map_err(|failed| lock(&self.results).push_back(failed)).is_ok()
+        });
+    }
+
     /// Does one step for all files of a batch; a file whose step fails is out.
     fn each(
         &self,
@@ -739,7 +758,7 @@ fn gather_for(files: usize, took: Duration) -> Duration {
 struct Entry {
     file: FileId,
     target: SharedTarget,
-    /// Spans of the file, which only one that grows still needs.
+    /// Spans of the file that are not journaled, which one that grows and a range still need.
     spans: Vec<Unjournaled>,
     bytes: u64,
 }

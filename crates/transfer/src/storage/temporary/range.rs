@@ -90,6 +90,11 @@ impl Part {
         self.claim.as_ref().is_some_and(|claim| claim.is_done)
     }
 
+    /// Whether a range comes that was not durable before.
+    pub fn is_range_to_come(&self) -> bool {
+        self.claim.as_ref().is_some_and(|claim| !claim.is_done)
+    }
+
     /// Takes the space of a range. What there is of it from before is kept where there is too
     /// little for the rest.
     pub(super) fn preallocate_range(&self, offer: &FileOffer, name: &[u8]) -> Result<(), Fault> {
