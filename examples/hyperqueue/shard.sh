@@ -21,6 +21,9 @@
 plan=${1:?the directory of the plan}
 tries_max=5
 
+# haul ends at a SIGINT, and so does this.
+trap 'exit 130' INT
+
 for ((try = 1; try <= tries_max; try++)); do
     haul push --plan "$plan" --shard auto --wait
     status=$?

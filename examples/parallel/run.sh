@@ -40,6 +40,9 @@ if [ "$machines" != : ] && [ -n "${HAUL_TOKEN:-}" ]; then
     environment=(--env HAUL_TOKEN)
 fi
 
+# parallel ends at a Ctrl-C, and so does this.
+trap 'exit 130' INT
+
 for ((try = 1; try <= tries_max; try++)); do
     # --retries would run again what ended with 2, too. --resume-failed runs all that has not ended
     # with 0 by the log.

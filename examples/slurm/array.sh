@@ -33,6 +33,7 @@ status=$?
 # Anything else, a kill too: Slurm runs the shard again, two minutes later.
 if [ "$status" -ne 0 ] && [ "$status" -ne 2 ] &&
     [ "${SLURM_RESTART_COUNT:-0}" -lt "$restarts_max" ]; then
-    scontrol requeue "$SLURM_JOB_ID"
+    # Not $SLURM_JOB_ID: the last task has the number of the whole array, which would run again.
+    scontrol requeue "${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID"
 fi
 exit "$status"

@@ -44,7 +44,7 @@ fn show(
     let report = match result {
         // None of the sources could be offered, which was said of each.
         Err(error) if first_error == Some(error.to_string()) => {
-            return Ok(Failure::from(error).status);
+            return Err(Failure { is_told: true, ..Failure::from(error) });
         }
         result => result?,
     };

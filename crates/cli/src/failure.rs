@@ -25,6 +25,8 @@ pub struct Failure {
     pub problem: Problem,
     /// Whether the same command may help later, though nothing could start.
     pub may_pass: bool,
+    /// Whether its words were printed before.
+    pub is_told: bool,
 }
 
 impl Failure {
@@ -38,9 +40,11 @@ impl Failure {
 
     /// Prints the error and returns the exit status.
     pub fn show(self, json: bool) -> ExitStatus {
-        ui::print_to_stderr(&self.words);
-        if json {
-            ui::json::print_error(&self.problem);
+        if !self.is_told {
+            ui::print_to_stderr(&self.words);
+            if json {
+                ui::json::print_error(&self.problem);
+            }
         }
         self.status
     }
@@ -50,7 +54,7 @@ impl Failure {
 impl From<Problem> for Failure {
     fn from(problem: Problem) -> Self {
         let (status, words) = (ExitStatus::CouldNotStart, problem.to_string());
-        Self { status, words, problem, may_pass: false }
+        Self { status, words, problem, may_pass: false, is_told: false }
     }
 }
 
@@ -63,6 +67,7 @@ impl From<TransferError> for Failure {
             _ => ExitStatus::SomeFailed,
         };
         let may_pass = !matches!(error, TransferError::CouldNotStart(_));
-        Self { status, words: error.to_string(), problem: error.problem(), may_pass }
+        let (words, problem) = (error.to_string(), error.problem());
+        Self { status, words, problem, may_pass, is_told: false }
     }
 }

@@ -69,7 +69,7 @@ use crate::{
 };
 use account::{Account, Figured};
 use coming_back::ComingBack;
-use connect_failure::{ConnectFailure, is_passing};
+use connect_failure::{ConnectFailure, is_passing, may_pass_later};
 use final_report::{named, of_more, of_report, until_now};
 use flows::Flows;
 use haul_datapath::{Host, choose};
@@ -856,6 +856,9 @@ fn why_lost(end: SessionEnd, nothing_yet: bool) -> Result<String, TransferError>
         SessionEnd::Interrupted => Err(TransferError::interrupted()),
         SessionEnd::Lost(why) => Ok(why),
         SessionEnd::Refused(fault) if is_passing(&fault) => Ok(Problem::of(&fault).to_string()),
+        SessionEnd::Refused(fault) if nothing_yet && may_pass_later(&fault) => {
+            Err(TransferError::Unavailable(Box::new(Problem::of(&fault))))
+        }
         SessionEnd::Refused(fault) if nothing_yet => Err(TransferError::start(Problem::of(&fault))),
         SessionEnd::Refused(fault) => Err(TransferError::broken(Problem::of(&fault))),
     }

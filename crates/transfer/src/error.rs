@@ -12,11 +12,11 @@ use rustix::process::{Resource, getrlimit};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
-    /// The transfer could not start: a wrong token, no such source, no connection. Exit status 2.
+    /// The transfer could not start: a wrong token, a source that may not be read. Exit status 2.
     #[error("{0}")]
     CouldNotStart(Box<Problem>),
-    /// The transfer could not start, and the same request may start later: no connection, or no
-    /// session is free. Exit status 2.
+    /// The transfer could not start, and the same request may start later: no connection, no free
+    /// session, no such source, a full disk. Exit status 2.
     #[error("{0}")]
     Unavailable(Box<Problem>),
     /// The transfer had started and cannot go on; the same request resumes it. Exit status 1.

@@ -58,7 +58,7 @@ fn beside(failure: Failure, made: &Made) -> Failure {
         _ => again,
     };
     let words = problem.to_string();
-    Failure { status: ExitStatus::SomeFailed, words, problem, may_pass: false }
+    Failure { status: ExitStatus::SomeFailed, words, problem, may_pass: false, is_told: false }
 }
 
 fn make(wanted: &PlanRequest, interrupt: &Interrupt) -> Result<Made, Failure> {

@@ -86,8 +86,10 @@ impl NoAnswer<'_> {
     /// The error that it is: what lies between both hosts may pass, and a scheduler tries it again.
     #[must_use]
     pub fn error(&self) -> TransferError {
+        // A signal ended it, as where memory is short.
+        let is_killed = self.status.is_some_and(|status| status.code().is_none());
         let of_ssh = self.status.and_then(|status| status.code()) == Some(OF_SSH);
-        if of_ssh && !LASTING.iter().any(|words| self.has_said(words)) {
+        if (of_ssh || is_killed) && !LASTING.iter().any(|words| self.has_said(words)) {
             return TransferError::Unavailable(Box::new(self.problem()));
         }
         TransferError::start(self.problem())
@@ -237,7 +239,9 @@ mod tests {
         let no_answer = NoAnswer {
             program: &program,
             login: &place.login,
-            status: status.map(|code| ExitStatus::from_raw(code << 8)),
+            // A negative one is a signal, as in Python's subprocess.
+            status: status
+                .map(|code| ExitStatus::from_raw(if code < 0 { -code } else { code << 8 })),
             why,
             noise: noise.as_bytes(),
             said: said.as_bytes(),
@@ -262,6 +266,7 @@ mod tests {
             (255, "subsystem request failed on channel 0\n", false),
             (127, "bash: line 1: haul: command not found\n", false),
             (2, refused, false),
+            (-9, "", true),
         ] {
             let error = error(Some(status), FrameError::Ended, "", said);
             let is = matches!(error, TransferError::Unavailable(_));

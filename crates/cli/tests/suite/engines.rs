@@ -72,6 +72,7 @@ impl Fleet {
             "#!/bin/sh\n\
             shard=$((${{{variable}:-{first}}} + 1 - {first}))\n\
             echo $$ >>{runs}/$shard\n\
+            rm {runs}/$shard.fails 2>&- && exit 1\n\
             rm {runs}/$shard.slow 2>&- && set -- \"$@\" --bwlimit {SLOW}\n\
             exec env HAUL_STATE={state} {haul} \"$@\"\n",
             runs = runs.display(),
@@ -99,6 +100,11 @@ impl Fleet {
     /// Lets the next run of the shard with the large file be slow.
     fn slow_down(&self) {
         fs::write(self.place.path(format!("runs/{}.slow", self.large)), "").unwrap();
+    }
+
+    /// Lets the next run of a shard end with 1.
+    fn fail_once(&self, shard: u32) {
+        fs::write(self.place.path(format!("runs/{shard}.fails")), "").unwrap();
     }
 
     /// Waits until that run has begun to write the file.

@@ -118,11 +118,19 @@ impl ConnectFailure {
             return TransferError::interrupted();
         }
         let problem = self.problem();
-        if self.is_passing() {
+        let may_pass = || matches!(&self, Self::Refused(fault) if may_pass_later(fault));
+        if self.is_passing() || may_pass() {
             return TransferError::Unavailable(Box::new(problem));
         }
         TransferError::start(problem)
     }
+}
+
+/// Whether the same request may be taken later, though it is not tried again at once: a mount that
+/// is not there, a full disk, too many open files.
+pub(crate) fn may_pass_later(fault: &Fault) -> bool {
+    is_passing(fault)
+        || matches!(fault.code, FaultCode::IoFailed | FaultCode::NoSpace | FaultCode::Stalled)
 }
 
 /// Whether trying again may help after this fault of the server's.

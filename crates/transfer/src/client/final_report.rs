@@ -32,7 +32,8 @@ impl Client<'_> {
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Report, TransferError> {
         if let Some(problem) = nothing_started(&tally) {
-            return Err(TransferError::start(problem));
+            // Files that are gone or cannot be read may be there on another host, or later.
+            return Err(TransferError::Unavailable(Box::new(problem)));
         }
         run.keeps_source_name = tally.keeps_source_name;
         let checks = self.checks(run, work, &tally);

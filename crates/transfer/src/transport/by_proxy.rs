@@ -14,7 +14,7 @@ use crate::{
 };
 use std::{
     io::{self, ErrorKind, Read, Write},
-    net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs},
+    net::{IpAddr, SocketAddr, TcpStream},
     time::{Duration, Instant},
 };
 
@@ -43,7 +43,7 @@ pub fn connect(
     let (host, port) = resolve::host_and_port(server).ok_or(ErrorKind::InvalidInput)?;
     let mut targets = vec![Target::of(host, port)];
     if let (ProxyKind::Socks5, Target::Name(..)) = (proxy.kind, &targets[0]) {
-        let found = resolve::addresses(server)?.into_iter().take(ADDRESSES_MAX);
+        let found = resolve::addresses_unless(server, stop)?.into_iter().take(ADDRESSES_MAX);
         targets = found.map(Target::Address).collect();
     }
     let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");
@@ -77,7 +77,7 @@ fn reach(
     patience: Duration,
     stop: &dyn Fn() -> bool,
 ) -> io::Result<TcpStream> {
-    let found = (proxy.host.as_str(), proxy.port).to_socket_addrs().map(Vec::from_iter);
+    let found = resolve::addresses_unless(&proxy.server(), stop);
     found.and_then(|addresses| race::connect(&addresses, setup, patience, stop)).map_err(|error| {
         let text = format!("proxy {proxy} cannot be reached: {error}");
         io::Error::new(error.kind(), text)

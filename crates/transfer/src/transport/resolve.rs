@@ -3,7 +3,13 @@
 use std::{
     io,
     net::{SocketAddr, ToSocketAddrs},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
 };
+
+/// Interval at which it is looked whether somebody still waits.
+const STOP_POLL: Duration = Duration::from_millis(50);
 
 /// Splits `host:port` or `[address]:port`; a link-local address keeps its interface behind a `%`.
 #[must_use]
@@ -23,9 +29,58 @@ pub fn addresses(server: &str) -> io::Result<Vec<SocketAddr>> {
     Ok(host_and_port(server).ok_or_else(without)?.to_socket_addrs()?.collect())
 }
 
+/// Resolves a server's host as [`addresses`], until `stop` says that nobody waits any more. The
+/// resolver cannot be ended (getaddrinfo(3) asks silent name servers for many seconds), so it works
+/// on a thread of its own, which is left behind then.
+///
+/// # Errors
+/// As [`addresses`]; `Interrupted` where it was stopped.
+pub fn addresses_unless(server: &str, stop: &dyn Fn() -> bool) -> io::Result<Vec<SocketAddr>> {
+    let asked = server.to_owned();
+    beside(move || addresses(&asked), stop)
+}
+
+/// Does a look-up on a thread of its own, until `stop` says that nobody waits any more.
+fn beside(
+    look_up: impl FnOnce() -> io::Result<Vec<SocketAddr>> + Send + 'static,
+    stop: &dyn Fn() -> bool,
+) -> io::Result<Vec<SocketAddr>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::Builder::new().name("haul-lookup".into()).spawn(move || {
+        let _ = sender.send(look_up());
+    })?;
+    loop {
+        match receiver.recv_timeout(STOP_POLL) {
+            Ok(found) => return found,
+            Err(RecvTimeoutError::Timeout) if !stop() => {}
+            Err(_) => {
+                let text = "nobody waits for its address any more";
+                return Err(io::Error::new(io::ErrorKind::Interrupted, text));
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Case of name servers that do not answer: a run that was told to end waited for them.
+    #[test]
+    fn a_look_up_that_hangs_is_left_when_nobody_waits_for_it() {
+        let (hold, held) = mpsc::channel::<()>();
+        let hangs = move || {
+            let _ = held.recv();
+            Ok(Vec::new())
+        };
+        let asked = std::cell::Cell::new(0);
+        let stop = || asked.replace(asked.get() + 1) == 2;
+        let error = beside(hangs, &stop).unwrap_err();
+        assert_eq!((error.kind(), asked.get()), (io::ErrorKind::Interrupted, 3));
+        drop(hold);
+        let found = addresses_unless("[::1]:7", &|| true).unwrap();
+        assert_eq!(found, ["[::1]:7".parse().unwrap()], "it is there before anybody is asked");
+    }
 
     #[test]
     fn a_host_may_stand_in_brackets_and_has_a_port() {

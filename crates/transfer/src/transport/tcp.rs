@@ -116,7 +116,7 @@ impl Route {
         }
         let winner = self.winner();
         let mut addresses = winner.into_iter().collect::<Vec<_>>();
-        match resolve::addresses(&self.server) {
+        match resolve::addresses_unless(&self.server, stop) {
             Ok(found) => {
                 addresses.extend(found.into_iter().filter(|address| Some(*address) != winner));
             }
@@ -183,7 +183,7 @@ impl Route {
         }
         let addresses = match self.winner() {
             Some(winner) => vec![winner],
-            None => resolve::addresses(&self.server)?,
+            None => resolve::addresses_unless(&self.server, stop)?,
         };
         self.race(&addresses, setup, CONNECT_TIMEOUT, stop)
     }

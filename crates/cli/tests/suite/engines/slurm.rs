@@ -280,6 +280,13 @@ fn an_array_job_of_slurm_runs_a_killed_shard_again_and_a_refused_one_never() {
     }
     fleet.ran(|shard| fleet.once_more_if_killed(shard), 5);
     fleet.is_moved();
+    // The last task of an array has the number of the whole as its own.
+    fleet.fail_once(4);
+    let job = cluster.submit("array.sh", &["--array=1-4"]);
+    let told = cluster.finish(&job);
+    let again: Vec<_> =
+        told.iter().filter(|task| task.restarts > 0).map(|task| task.task).collect();
+    assert_eq!((again, told.len()), (vec![Some(4)], 4), "{told:?}\n{}", cluster.logs());
 }
 
 #[test]
