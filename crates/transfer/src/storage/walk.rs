@@ -343,8 +343,8 @@ impl Walk {
         }
     }
 
-    /// Takes what is alone meant by its name, and was planned. A file whose place was taken by what
-    /// has no bytes of its own would be said to be moved.
+    /// Takes an entry of a plan, without what is below it. A file in whose place a directory or a
+    /// FIFO is by now would count as moved, though none of its bytes were.
     fn take_planned(&mut self, tree: Tree, is_directory: bool) {
         let fault = match self.look(&tree) {
             Ok(Some(entry)) if is_directory || entry.offer.kind != FileKind::Directory => {
