@@ -1,7 +1,10 @@
-//! Times in the units that are told.
+//! Times in the units that are told, and the start of the kernel that they are of.
 
 use rustix::time::{ClockId, clock_gettime};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::{
+    sync::OnceLock,
+    time::{Instant, SystemTime, UNIX_EPOCH},
+};
 
 /// Nanoseconds since an instant.
 #[must_use]
@@ -22,6 +25,13 @@ pub fn thread_cpu_ns() -> u64 {
 pub fn now_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Number of this start of the kernel; zeros where it is not known.
+#[must_use]
+pub fn boot() -> [u8; 16] {
+    static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
+    *BOOT.get_or_init(|| haul_host::boot_id().unwrap_or_default())
 }
 
 /// Milliseconds since this host was started, with those for which it was suspended.

@@ -444,7 +444,7 @@ fn what(stage: &str) -> &'static str {
         "target_processor" => "the receiver's processor was at work outside digests",
         "target_run_queue" => "the receiver waited for a processor that others had",
         "target_disk" => "the receiver waited for its disk",
-        "read_back" => "all was sent and the receiver read it back from its disk (--verify-target)",
+        "read_back" => "all was sent and the receiver read files back from its disk",
         "sync" => "all was sent and the receiver synced",
         _ => "nothing could be sent",
     }
@@ -485,7 +485,10 @@ fn remedy(stage: &str, facts: &Facts, without: f64) -> String {
         "target_digest" => format!("{more} at the receiver, {cheaper}"),
         "target_processor" => format!("{more} at the receiver"),
         "target_disk" => "a faster target disk, or several (RAID 0, one server a disk)".into(),
-        "read_back" => "a target disk that reads faster, or leave out --verify-target".into(),
+        "read_back" => {
+            "a target disk that reads faster, or leave out --verify-target where that is given"
+                .into()
+        }
         "sync" => "a target disk that takes synced writes faster, as flash with power-loss \
                    protection does"
             .into(),

@@ -9,7 +9,15 @@ use crate::harness::{
     temporaries,
 };
 use rustix::process::Signal;
-use std::{ffi::OsString, fs, os::unix::fs::MetadataExt, path::Path, thread, time::Duration};
+use std::{
+    ffi::OsString,
+    fs,
+    ops::Range,
+    os::unix::fs::{FileExt, MetadataExt},
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 const MIB: u64 = 1 << 20;
 const SHARDS: usize = 4;
@@ -173,9 +181,18 @@ fn a_run_that_is_ended_in_order_brings_no_byte_of_its_range_twice() {
     fleet.assert_arrived();
 }
 
-#[test]
-fn after_a_crash_of_the_host_the_ranges_that_came_before_are_read_back_before_the_name() {
-    let fleet = Fleet::new(32 * MIB);
+/// Writes a file anew, with a hole in it.
+fn with_hole(path: &Path, hole: Range<u64>) {
+    let bytes = fs::read(path).unwrap();
+    let file = fs::File::create(path).unwrap();
+    file.set_len(bytes.len() as u64).unwrap();
+    let (begin, end) = (hole.start as usize, hole.end as usize);
+    file.write_all_at(&bytes[..begin], 0).unwrap();
+    file.write_all_at(&bytes[end..], hole.end).unwrap();
+}
+
+/// Runs all shards but the last, and makes what they left that of an earlier start of the host.
+fn crashed_before_the_last_shard(fleet: &Fleet) -> Vec<PathBuf> {
     assert_eq!(fleet.plan(&cut()).status, 0);
     for shard in 1..SHARDS {
         fleet.place.run(&fleet.words(shard, &["--span-size", "64K"])).ok();
@@ -186,26 +203,68 @@ fn after_a_crash_of_the_host_the_ranges_that_came_before_are_read_back_before_th
     let journals: Vec<_> = journals.map(|it| fleet.place.root("tree").join(it)).collect();
     assert_eq!(journals.len(), SHARDS - 1);
     journals.iter().for_each(|journal| journal_of_an_earlier_boot(journal));
+    journals
+}
+
+#[test]
+fn after_a_crash_of_the_host_the_last_run_reads_back_what_the_others_brought() {
+    let fleet = Fleet::new(32 * MIB);
+    // In the second range, and in a part of a span.
+    with_hole(&fleet.place.source("tree/huge"), 10 * MIB + 777..12 * MIB + 5);
+    crashed_before_the_last_shard(&fleet);
+    let ran = fleet.run(SHARDS);
+    assert_eq!(ran.status, 0, "{ran:?}");
+    let told =
+        ran.named("fallback").into_iter().find(|it| it["from_to"] == "the name of tree/huge");
+    assert!(told.is_some_and(|it| it["why"].as_str().unwrap().contains("read back")), "{ran:?}");
+    let recheck = &ran.report()["recheck"];
+    assert!(recheck["bytes"].as_u64() >= Some(22 * MIB), "all of three ranges: {ran:?}");
+    assert_eq!(recheck["lost_bytes"], 0);
+    fleet.assert_arrived();
+}
+
+#[test]
+fn what_a_crash_of_the_host_took_of_ranges_comes_again_with_their_shards_and_nothing_else_does() {
+    let fleet = Fleet::new(32 * MIB);
+    crashed_before_the_last_shard(&fleet);
     // In the first and in the second range.
     spoil(&fleet.place.root("tree/.huge.haul-shared"), &[48, 136]);
-    for _ in 0..2 {
+    for recheck_min in [22 * MIB, 0] {
         let ran = fleet.run(SHARDS);
         assert_eq!(ran.status, 1, "{ran:?}");
-        ran.says(&["started anew since other ranges of it came", "run all shards again"]);
+        ran.says(&["ranges of it that other runs had brought", "run all shards again"]);
+        assert!(ran.report()["recheck"]["bytes"].as_u64().unwrap_or_default() >= recheck_min);
         assert!(!fleet.is_named());
     }
     let mut lost = 0;
-    for shard in 1..SHARDS {
-        assert!(!fleet.is_named());
+    for (shard, status) in [(3, 1), (1, 1), (2, 0)] {
         let ran = fleet.run(shard);
-        assert_eq!(ran.status, i32::from(shard < SHARDS - 1), "{ran:?}");
-        let recheck = &ran.report()["recheck"];
-        assert!(recheck["bytes"].as_u64() >= Some(7 * MIB), "all of its range: {ran:?}");
+        assert_eq!(ran.status, status, "{ran:?}");
+        assert_eq!(fleet.is_named(), status == 0);
+        let report = ran.report();
+        let recheck = &report["recheck"];
+        assert_eq!(recheck["bytes"].as_u64() >= Some(7 * MIB), shard != 3, "{ran:?}");
         lost += recheck["lost_bytes"].as_u64().unwrap_or_default();
     }
     assert_eq!(lost, 2 * (64 << 10), "of the first and of the second range one span each");
     fleet.assert_arrived();
-    fleet.run(SHARDS).ok();
+    for shard in 1..=SHARDS {
+        fleet.run(shard).ok();
+    }
+}
+
+#[test]
+fn a_range_without_its_journal_is_not_read_back_by_others() {
+    let fleet = Fleet::new(32 * MIB);
+    let journals = crashed_before_the_last_shard(&fleet);
+    fs::remove_file(&journals[0]).unwrap();
+    let ran = fleet.run(SHARDS);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["started anew since other ranges of it came", "journals are not enough"]);
+    assert!(!fleet.is_named());
+    let named: Vec<bool> = (1..SHARDS).map(|shard| fleet.run(shard).status == 0).collect();
+    assert!(named.contains(&true) && fleet.is_named(), "{named:?}");
+    fleet.assert_arrived();
 }
 
 #[test]
@@ -219,7 +278,7 @@ fn a_file_that_changed_between_its_ranges_is_never_named_of_both() {
     let time = fs::metadata(&path).unwrap().modified().unwrap();
     // Its time is set back, so that only its inode's change time tells.
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-    std::os::unix::fs::FileExt::write_all_at(&file, &[0x55; 100], 5).unwrap();
+    file.write_all_at(&[0x55; 100], 5).unwrap();
     file.set_modified(time).unwrap();
     let ran = fleet.run(SHARDS);
     assert_eq!(ran.status, 1, "{ran:?}");

@@ -31,7 +31,7 @@ const RECORD_BYTES: usize = 16;
 const SPAN_BYTES_AT: usize = 80;
 /// Most bytes of a journal, which is far smaller: a record for each run of spans that a checkpoint
 /// made durable.
-const FILE_BYTES_MAX: u64 =
+pub const FILE_BYTES_MAX: u64 =
     HEADER_BYTES as u64 + (RECORD_BYTES as u64 * 4 + CONTENT_BYTES as u64 * 2) * limits::SPANS_MAX;
 const VALUE_BYTES: usize = 32;
 const DIGEST_BYTES: usize = 16;
@@ -246,6 +246,11 @@ impl Journal {
         self.file.sync_data()?;
         self.is_renumbered = false;
         Ok(())
+    }
+
+    #[must_use]
+    pub fn span_bytes(&self) -> u64 {
+        self.header.span_bytes
     }
 
     #[must_use]

@@ -165,14 +165,22 @@ pub enum Finished {
     /// All ranges are there, and some are of a source whose inode has changed since: each of those
     /// is to be compared by a session of its own.
     OutOfStep,
-    /// All ranges are there, and some were told as durable before this host was started: each of
-    /// those is to be read back by a session of its own.
+    /// All ranges are there, and some were told as durable before this host was started: those
+    /// are to be read back ([`Claim::earlier`]). The session keeps its range until then.
     StartedAnew,
     /// Other ranges are missing, and some of them had been told as durable: nobody who brought one
     /// of those would come again without being asked.
     Lost,
     /// Other ranges are missing, for those that were told as durable are read back, or come again.
     Reopened,
+}
+
+/// A range that was told as durable before this host was started, as it is to be read back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Earlier {
+    pub part: Part,
+    /// Count of the register's records when that was looked at.
+    records: usize,
 }
 
 /// Claims a range of a file. `recheck`: what is said to be durable is to be read back.
@@ -187,7 +195,7 @@ pub fn claim<S: Site>(
 ) -> Result<Claim<S>, Refused> {
     let deadline = Instant::now() + patience;
     loop {
-        let Some(open) = through_gate(&site, deadline)? else { return Err(Refused::Held) };
+        let Some(open) = through_gate(&site, true, deadline)? else { return Err(Refused::Held) };
         let claimed = claim_at_gate(&site, &open, whole, &part, recheck);
         site.unlock(&open, GATE);
         match claimed {
@@ -201,10 +209,11 @@ pub fn claim<S: Site>(
     }
 }
 
-/// Opens the register and waits for its gate; `None` where it stays locked.
-fn through_gate<S: Site>(site: &S, deadline: Instant) -> io::Result<Option<S::Open>> {
+/// Opens the register, made when missing where `make` says so, and waits for its gate; `None` where
+/// it stays locked.
+fn through_gate<S: Site>(site: &S, make: bool, deadline: Instant) -> io::Result<Option<S::Open>> {
     loop {
-        let open = site.open_register(true)?;
+        let open = site.open_register(make)?;
         loop {
             match site.lock(&open, GATE) {
                 Ok(true) => break,
@@ -321,38 +330,68 @@ impl<S: Site> Claim<S> {
         &self.site
     }
 
+    pub fn part(&self) -> &Part {
+        &self.part
+    }
+
     /// Ends a range of which every byte is verified and durable: says so, and gives the file its
-    /// name if it was the last one. The range is let go of.
+    /// name if it was the last one. The range is let go of, but where ranges of before are to be
+    /// read back: then it may be ended once more.
     ///
     /// # Errors
     /// If the register was taken away, or a call fails: then nothing was promised.
     pub fn finish(&self) -> io::Result<Finished> {
+        self.at_gate(|| {
+            let finished = self.finish_at_gate();
+            if !matches!(finished, Ok(Finished::StartedAnew)) {
+                self.site.unlock(&self.open, self.part.bytes.clone());
+            }
+            finished
+        })
+    }
+
+    /// Ranges that were told as durable before this host was started, of the source of this one.
+    ///
+    /// # Errors
+    /// If the register was taken away, or a call fails.
+    pub fn earlier(&self) -> io::Result<Vec<Earlier>> {
+        self.at_gate(|| {
+            let register = self.register()?;
+            let (of_source, clock) = (Counting::of(self.part.ctime), self.site.clock());
+            let earlier = register.durable_only_by(of_source, of_source.since_start(clock));
+            let records = register.records();
+            let of =
+                |it: Record| Earlier { part: Part { bytes: it.range, ctime: it.ctime }, records };
+            Ok(earlier.into_iter().map(of).collect())
+        })
+    }
+
+    fn at_gate<T>(&self, work: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         let begun = Instant::now();
         while !self.site.lock(&self.open, GATE)? {
             if begun.elapsed() > GATE_PATIENCE {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "its register stays locked"));
+                return Err(stays_locked());
             }
             self.site.pause();
         }
-        let finished = self.finish_at_gate();
-        self.site.unlock(&self.open, self.part.bytes.clone());
+        let done = work();
         self.site.unlock(&self.open, GATE);
-        finished
+        done
+    }
+
+    /// Reads the register, which must still be of this claim.
+    fn register(&self) -> io::Result<Register> {
+        let Self { site, open, header, part: Part { ctime, .. }, .. } = self;
+        register_of(site, open, header, *ctime)?.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "somebody took its register away")
+        })
     }
 
     fn finish_at_gate(&self) -> io::Result<Finished> {
         let Self { site, open, part: Part { bytes, ctime }, .. } = self;
-        let gone = || io::Error::new(io::ErrorKind::NotFound, "somebody took its register away");
-        if !site.has_its_name(open) {
-            return Err(gone());
-        }
-        let mut register =
-            Register::decode(&site.read(open, REGISTER_BYTES_MAX)?).ok_or_else(gone)?;
-        if register.header != self.header || !is_of(site, &register, &self.header.whole, *ctime) {
-            return Err(gone());
-        }
+        let mut register = self.register()?;
         if !register.has_room(REGISTER_BYTES_MAX) {
-            return Err(io::Error::other("its register is full"));
+            return Err(is_full());
         }
         let (of_source, clock) = (Counting::of(*ctime), site.clock());
         let believed = of_source.since_start(clock);
@@ -414,6 +453,59 @@ impl<S: Site> Claim<S> {
             site.unlock(open, GATE);
         }
     }
+}
+
+/// Reads an open register, at its gate; `None` where it is not of that header any more.
+fn register_of<S: Site>(
+    site: &S,
+    open: &S::Open,
+    header: &Header,
+    ctime: (i64, u32),
+) -> io::Result<Option<Register>> {
+    if !site.has_its_name(open) {
+        return Ok(None);
+    }
+    let register = Register::decode(&site.read(open, REGISTER_BYTES_MAX)?);
+    Ok(register.filter(|it| it.header == *header && is_of(site, it, &header.whole, ctime)))
+}
+
+fn stays_locked() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "its register stays locked")
+}
+
+fn is_full() -> io::Error {
+    io::Error::other("its register is full")
+}
+
+/// Says of a range of before this host's start that all of it was read back and is there, or that
+/// it is not. Nobody holds it meanwhile: where another session took it up since, nothing is said.
+///
+/// # Errors
+/// If a call fails.
+pub fn say_read_back<S: Site>(
+    site: &S,
+    header: &Header,
+    earlier: &Earlier,
+    is_there: bool,
+) -> io::Result<()> {
+    let open = match through_gate(site, false, Instant::now() + GATE_PATIENCE) {
+        Ok(open) => open.ok_or_else(stays_locked)?,
+        // The file has its name by now.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let Earlier { part: Part { bytes, ctime }, records } = earlier;
+    let register = register_of(site, &open, header, *ctime)?;
+    let Some(register) = register.filter(|it| it.is_unchanged_since(*records, bytes)) else {
+        return Ok(());
+    };
+    if !register.has_room(REGISTER_BYTES_MAX) {
+        return Err(is_full());
+    }
+    let state = if is_there { State::Done } else { State::Reopened };
+    let said = site.clock().now;
+    let record = Record { state, range: bytes.clone(), ctime: *ctime, said };
+    site.write(&open, register.whole_bytes, &register.header.record(&record))
 }
 
 /// Removes what is not needed any more. The register goes when the name is durable and the others

@@ -104,6 +104,20 @@ impl DigestOfSpan {
     }
 }
 
+/// Digest of a span of zeros.
+#[must_use]
+pub fn digest_of_zeros(len_bytes: u64) -> Digest {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let mut digest = DigestOfSpan::default();
+    let mut left = len_bytes;
+    while left > 0 {
+        let take = left.min(ZEROS.len() as u64);
+        digest.update(&ZEROS[..take as usize]);
+        left -= take;
+    }
+    digest.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

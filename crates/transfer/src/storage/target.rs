@@ -14,7 +14,8 @@ use super::{
     staged::{StagedDirectory, StagedEntry},
     target_rules::TargetRules,
     temporary::{
-        Named, Naming, Part,
+        Named, Naming, Part, Published,
+        earlier_ranges::EarlierRanges,
         growing::{full_spans, growing_grid, takes_up},
     },
 };
@@ -236,8 +237,8 @@ impl TargetFile {
     #[must_use]
     pub fn to_read_back(&self) -> Option<Arc<SpanFile>> {
         match &self.shape {
-            // Nothing of it came in this session.
-            Shape::Regular(part) if part.was_done() => None,
+            // Nothing of it came in this session, or it was read back already.
+            Shape::Regular(part) if part.is_settled_range() => None,
             Shape::Regular(part) => Some(part.file.clone()),
             _ => None,
         }
@@ -330,21 +331,38 @@ impl TargetFile {
         self.named("cannot be synced", synced)
     }
 
-    /// Gives the final name, the third step of a commit.
+    /// Gives the final name, the third step of a commit. Where ranges of the file are to be read
+    /// back before, it gives these, and the file is committed again then.
     ///
     /// # Errors
     /// As [`Self::seal`].
-    pub fn publish(&mut self) -> Result<(), Fault> {
+    pub fn publish(&mut self) -> Result<Option<Box<EarlierRanges>>, Fault> {
+        let mut awaited = None;
         let result = match &mut self.shape {
             Shape::Null | Shape::Directory { .. } | Shape::Whole { .. } => Ok(()),
             Shape::Link { root, link_name, is_made: true } => {
                 publish_link(root, &self.name, link_name, &self.offer, &self.rules)
             }
             Shape::Link { .. } => Err(io::Error::other("the link was not made")),
-            Shape::Regular(part) => part.publish().map(|named| self.shape = Shape::Named(named)),
+            Shape::Regular(part) => part.publish().map(|published| match published {
+                Published::Named(named) => self.shape = Shape::Named(named),
+                Published::Awaits(earlier) => awaited = Some(earlier),
+            }),
             Shape::Named(_) | Shape::Written { .. } => Ok(()),
         };
-        self.named("cannot be put under its name", result)
+        self.named("cannot be put under its name", result)?;
+        Ok(awaited)
+    }
+
+    /// Journals the spans of a range that lie within holes, which nobody sends: after a crash of
+    /// the host another session reads the range back by its journal.
+    ///
+    /// # Errors
+    /// The fault that ends this file.
+    pub fn journal_holes(&mut self) -> Result<(), Fault> {
+        let Shape::Regular(part) = &mut self.shape else { return Ok(()) };
+        let journaled = part.journal_holes(&self.offer);
+        self.named("cannot be journaled", journaled)
     }
 
     /// Makes the name durable, the fourth step of a commit.

@@ -1,6 +1,7 @@
 //! Temporary of a regular file that is being received. It is made, locked, preallocated, written,
 //! synced and renamed.
 
+pub mod earlier_ranges;
 pub mod growing;
 mod publish;
 mod range;
@@ -20,11 +21,13 @@ use super::{
 };
 use crate::{
     bytes::{hex, random_bytes},
+    clocks::boot,
     content::FileContent,
     error::io_fault,
     storage::attributes::has_time,
     token::Token,
 };
+use earlier_ranges::EarlierRanges;
 use haul_datapath::SpanFile;
 use haul_host::FileSystem;
 use haul_protocol::{
@@ -92,12 +95,6 @@ pub enum Suspicion {
     ChangedSince,
 }
 
-/// Number of this start of the kernel; zeros where it is not known.
-pub(super) fn boot() -> [u8; 16] {
-    static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
-    *BOOT.get_or_init(|| haul_host::boot_id().unwrap_or_default())
-}
-
 /// Way in which a file of at most one span comes to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Naming {
@@ -146,11 +143,23 @@ pub(super) struct Part {
     pass: Option<Pass>,
     /// Claim of the range that comes, of a file that other sessions bring the rest of.
     claim: Option<Claim<Directory>>,
+    /// Identity of the file that the range is of, but for its size and name.
+    whole_identity: Option<Identity>,
+    /// Whether ranges that came before this host was started were read back.
+    has_looked_back: bool,
 }
 
 /// A temporary that was opened, its span size, the spans that are durable, and what an earlier run
 /// left.
 pub(super) type Opened = (Part, u64, SpanSet, Option<Left>);
+
+/// Outcome of giving a file its name.
+#[derive(Debug)]
+pub(super) enum Published {
+    Named(Named),
+    /// The file gets its name once these were read back.
+    Awaits(Box<EarlierRanges>),
+}
 
 /// Rest of a file that was given its name and is closed.
 #[derive(Debug)]
@@ -307,6 +316,8 @@ impl Part {
             discarded: false,
             pass: None,
             claim: None,
+            whole_identity: None,
+            has_looked_back: false,
         }
     }
 

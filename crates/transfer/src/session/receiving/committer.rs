@@ -14,6 +14,7 @@ use crate::{
     storage::{
         aborted::check_not_aborted, in_place::Looked, journal::Recorded,
         open_files::empty_files_max, root::Root, span_digests::Digest, target::TargetFile,
+        temporary::earlier_ranges::EarlierRanges,
     },
 };
 use haul_host::{FileSystem, FsKind};
@@ -70,6 +71,9 @@ pub enum Committed {
     Done(FileId),
     /// The sync of the file, or putting it under its name, failed.
     Failed(FileId, Fault),
+    /// The range is durable, and its file gets its name once these were read back: it is to be
+    /// committed again then.
+    Awaits(FileId, Box<EarlierRanges>),
 }
 
 #[derive(Debug, Default)]
@@ -390,6 +394,11 @@ impl CommitterHandle {
         self.0.check.as_ref().is_some_and(|check| check.at_work.load(Ordering::Relaxed))
     }
 
+    /// Counts time in which other ranges of a file were read back before its name.
+    pub fn spent_reading_back(&self, ns: u64) {
+        self.0.read_back_ns.fetch_add(ns, Ordering::Relaxed);
+    }
+
     /// Ways in which files were read back, in words.
     #[must_use]
     pub fn read_back_ways(&self) -> &'static str {
@@ -527,11 +536,11 @@ impl Shared {
             let count = batch.len();
             self.read_back(&mut batch);
             let begun = Instant::now();
-            self.each(&mut batch, TargetFile::publish);
+            self.publish(&mut batch);
             // A file that is replaced is removed by the rename, which takes a disk its time.
             self.sync_ns.fetch_add(elapsed_ns(begun), Ordering::Relaxed);
             if batch.len() < count {
-                // Some have failed.
+                // Some have failed, or wait.
                 wake();
             }
             self.publisher_cpu_ns.store(crate::clocks::thread_cpu_ns(), Ordering::Relaxed);
@@ -540,6 +549,26 @@ impl Shared {
             queue.named.extend(batch);
             self.changed.notify_all();
         }
+    }
+
+    /// Puts files under their names, and takes those out of the batch that have to wait for that.
+    fn publish(&self, batch: &mut Vec<Entry>) {
+        batch.retain(|entry| {
+            let Some(published) = lock(&entry.target).as_mut().map(TargetFile::publish) else {
+                // Given up meanwhile: the session knows.
+                return false;
+            };
+            let told = match published {
+                Ok(None) => return true,
+                Ok(Some(earlier)) => {
+                    self.durable_bytes.fetch_add(entry.bytes, Ordering::Relaxed);
+                    Committed::Awaits(entry.file, earlier)
+                }
+                Err(fault) => Committed::Failed(entry.file, fault),
+            };
+            lock(&self.results).push_back(told);
+            false
+        });
     }
 
     /// Takes files out of a batch that are not on their disk as they arrived.
@@ -679,10 +708,10 @@ impl Shared {
             let (spans, digests) = sorted(std::mem::take(&mut entry.spans));
             let values = &*self.contents.values(entry.file, &spans).unwrap_or_default();
             let (spans, digests) = (&*ranges_of(&spans), &*digests);
-            if spans.is_empty() {
-                return true;
+            let mut journaled = file.journal_holes();
+            if !spans.is_empty() && journaled.is_ok() {
+                journaled = file.make_durable(Recorded { spans, digests, values });
             }
-            let journaled = file.make_durable(Recorded { spans, digests, values });
             let failed = journaled.map_err(|fault| Committed::Failed(entry.file, fault));
             failed.map_err(|failed| lock(&self.results).push_back(failed)).is_ok()
         });

@@ -9,12 +9,16 @@ use crate::{
     content::FileContent,
     error::io_fault,
     locks::lock,
+    name::Name,
     session::{disclosure::Telling, hashing::Hashing, receiving::committer::SharedTarget},
     storage::{
         read_back::{BLOCK_BYTES, ReadBack},
         span_digests::{SpanDigests, outside_holes},
         target::TargetFile,
-        temporary::{Left, Suspicion},
+        temporary::{
+            Left, Suspicion,
+            earlier_ranges::{Counts, EarlierRanges},
+        },
     },
 };
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
@@ -32,6 +36,8 @@ use std::{
     time::Instant,
 };
 
+const UNREAD: &str = "what an earlier run left cannot be read back";
+
 /// Counts of reading back.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecheckTally {
@@ -41,10 +47,25 @@ pub(super) struct RecheckTally {
     pub ns: u64,
 }
 
+impl RecheckTally {
+    fn add(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.lost_bytes += other.lost_bytes;
+        self.ns += other.ns;
+    }
+}
+
 /// Outcome of reading a file back.
 pub(super) struct Rechecked {
     lost: SpanSet,
     tally: RecheckTally,
+}
+
+/// Outcome of reading back.
+enum Outcome {
+    Own(Rechecked),
+    /// Other ranges of the file were read back, and its range is to be committed once more.
+    Earlier(RecheckTally),
 }
 
 /// Order to read back spans of a file that is being received.
@@ -122,7 +143,7 @@ fn keep_known(
 
 /// Files of which an earlier run left something that is read back.
 pub(super) struct Rechecking {
-    reading: Hashing<Rechecked>,
+    reading: Hashing<Outcome>,
     pub tally: RecheckTally,
 }
 
@@ -145,11 +166,42 @@ impl Rechecking {
         target: SharedTarget,
         context: &mut Context<'_>,
     ) {
-        let begun = self.reading.begin(file, move |ending| recheck.run(&target, ending));
+        let begun =
+            self.reading.begin(file, move |ending| recheck.run(&target, ending).map(Outcome::Own));
         if let Err(error) = begun {
-            let what = "what an earlier run left cannot be read back";
-            context.fail(file, io_fault(message::Side::Target, b"", what, &error));
+            context.fail(file, io_fault(message::Side::Target, b"", UNREAD, &error));
         }
+    }
+
+    /// Reads other ranges of a file back, whose own range has come, before the file gets its name.
+    pub fn begin_earlier(
+        &mut self,
+        file: FileId,
+        earlier: Box<EarlierRanges>,
+        context: &mut Context<'_>,
+    ) {
+        let Some(offer) = context.offer(file) else { return };
+        let name = offer.name.clone();
+        let what = format!("the name of {}", Name(name.clone()));
+        let bytes = earlier.bytes();
+        let committer = context.shared.committer.clone();
+        let begun = self.reading.begin(file, move |ending| {
+            let begun = Instant::now();
+            let mut last = begun;
+            let counts = earlier.read_back(&mut |_| {
+                committer.spent_reading_back(elapsed_ns(last));
+                last = Instant::now();
+                !ending.load(Ordering::Relaxed)
+            })?;
+            let Counts { bytes, lost_bytes } = counts;
+            Ok(Outcome::Earlier(RecheckTally { bytes, lost_bytes, ns: elapsed_ns(begun) }))
+        });
+        if let Err(error) = begun {
+            return context.fail(file, io_fault(message::Side::Target, &name, UNREAD, &error));
+        }
+        let why =
+            format!("{bytes} bytes of it came before this host was started: they are read back");
+        context.tell_fallback(&what, why);
     }
 }
 
@@ -160,17 +212,23 @@ impl Stage for Rechecking {
             // Given up meanwhile: settled.
             let Some(offer) = context.offer(file) else { continue };
             match rechecked {
-                Ok(Rechecked { lost, tally }) => {
-                    self.tally.bytes += tally.bytes;
-                    self.tally.lost_bytes += tally.lost_bytes;
-                    self.tally.ns += tally.ns;
+                Ok(Outcome::Earlier(tally)) => {
+                    self.tally.add(tally);
+                    let targets = lock(&context.shared.targets);
+                    let target = targets.get(&file).map(|target| target.shared.clone());
+                    drop(targets);
+                    if let Some(target) = target {
+                        context.shared.committer.commit(file, &target);
+                    }
+                }
+                Ok(Outcome::Own(Rechecked { lost, tally })) => {
+                    self.tally.add(tally);
                     context.wants_streams |= !lost.is_empty();
                     context.taken_up.lost(&mut context.tally, file, tally.lost_bytes);
                     lock(&context.shared.machine).read_back(file, &lost);
                 }
                 Err(error) => {
-                    let what = "what an earlier run left cannot be read back";
-                    let fault = io_fault(message::Side::Target, &offer.name, what, &error);
+                    let fault = io_fault(message::Side::Target, &offer.name, UNREAD, &error);
                     context.fail(file, fault);
                 }
             }
@@ -199,19 +257,9 @@ impl Recheck {
         let begun = Instant::now();
         let read_back = ReadBack::new(self.file);
         let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
-        let mut lost = SpanSet::new(self.grid.count());
         let mut goes_on = |_| !ending.load(Ordering::Relaxed);
-        for span in self.spans.iter() {
-            let (offset, len) = self.grid.range(span);
-            let digest = read_back.digest(offset, len, &mut buffer, &mut goes_on);
-            if ending.load(Ordering::Relaxed) {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            // What cannot be read is as good as lost: it is written anew.
-            if digest.ok() != self.digests.get(span) {
-                lost.insert(span);
-            }
-        }
+        let lost =
+            read_back.lost(&self.grid, &self.spans, &self.digests, &mut buffer, &mut goes_on)?;
         if let Some(target) = lock(target).as_mut() {
             target.was_read_back(&lost).map_err(|fault| io::Error::other(fault.found))?;
         }

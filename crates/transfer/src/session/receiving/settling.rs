@@ -38,6 +38,9 @@ impl Receiving<'_> {
                     lock(&context.shared.machine).committed(file, Ok(()));
                 }
                 Committed::Failed(file, fault) => context.fail(file, fault),
+                Committed::Awaits(file, earlier) => {
+                    self.stages.rechecking.begin_earlier(file, earlier, context);
+                }
             }
         }
     }

@@ -285,6 +285,37 @@ impl Register {
             .any(|done| done.start < range.end && range.start < done.end)
     }
 
+    /// Records of ranges that are durable by `all` and not by `fewer`, of each range the last one.
+    #[must_use]
+    pub fn durable_only_by(&self, all: Counting, fewer: Counting) -> Vec<Record> {
+        let mut found: Vec<Record> = Vec::new();
+        for record in self.records.iter().rev() {
+            let is_new = !found.iter().any(|it| it.range == record.range);
+            let counts = record.state == State::Done && all.counts(record);
+            if is_new
+                && counts
+                && self.covers(&record.range, all)
+                && !self.covers(&record.range, fewer)
+            {
+                found.push(record.clone());
+            }
+        }
+        found
+    }
+
+    /// Number of records.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether no record behind the first so many says anything of these bytes.
+    #[must_use]
+    pub fn is_unchanged_since(&self, records: usize, range: &Range<u64>) -> bool {
+        let overlaps = |it: &Record| it.range.start < range.end && range.start < it.range.end;
+        self.records.len() >= records && !self.records[records..].iter().any(overlaps)
+    }
+
     /// Whether another record has room.
     #[must_use]
     pub fn has_room(&self, bytes_max: u64) -> bool {

@@ -117,6 +117,8 @@ struct Faults {
     other_cuts: bool,
     /// A session is asked to read back what is there, one in so many; 0: none.
     rechecks: u64,
+    /// When the power goes, one in so many pages of the temporary is lost that was synced; 0: none.
+    losses: u64,
 }
 
 const NONE: Faults = Faults {
@@ -131,6 +133,7 @@ const NONE: Faults = Faults {
     twins: 1,
     other_cuts: false,
     rechecks: 0,
+    losses: 0,
 };
 
 impl Faults {
@@ -202,6 +205,8 @@ struct World {
     is_meddled: bool,
     /// Whether the register may be torn, so that it could have said anything.
     may_be_torn: bool,
+    /// Whether a disk has lost what was durable.
+    has_lost: bool,
     /// Pages of the temporary that were written or read back since the power went.
     seen: BTreeSet<usize>,
     /// Pages that were told as durable, and are.
@@ -259,6 +264,7 @@ impl World {
             removed_at: None,
             is_meddled: faults.swaps + faults.removals > 0,
             may_be_torn: faults.cut_at.or(faults.cut_behind_removal).is_some(),
+            has_lost: false,
             seen: BTreeSet::new(),
             settled: BTreeSet::new(),
             journals: BTreeMap::new(),
@@ -325,7 +331,25 @@ impl World {
             }
             inode.synced = inode.bytes.clone();
         }
+        self.lose_pages();
         self.check_name("after the power was cut");
+    }
+
+    /// Loses pages of the temporary that a disk had said are durable.
+    fn lose_pages(&mut self) {
+        let losses = self.faults.losses;
+        let Some(inode) = self.names.0.get(&Entry::Temporary).copied() else { return };
+        if losses == 0 || self.names.0.get(&Entry::Name) == Some(&inode) {
+            return;
+        }
+        for page in 0..PAGES {
+            if self.chance.one_in(losses) {
+                let inode = self.inodes.get_mut(&inode).unwrap();
+                inode.synced.resize(PAGES, 0);
+                (inode.bytes[page], inode.synced[page]) = (BAD, BAD);
+                self.has_lost = true;
+            }
+        }
     }
 
     /// Checks that what has the file's name is the file.
@@ -534,16 +558,23 @@ impl Node {
         if !claim.is_done {
             self.bring(&claim);
         }
-        let Ok(finished) = claim.finish() else { return false };
-        assert_ne!(finished, Finished::OutOfStep);
+        let Ok(mut finished) = claim.finish() else { return false };
         if finished == Finished::StartedAnew {
             assert!(self.step().boot > 1);
+            if !self.read_back_earlier(&claim) {
+                return false;
+            }
+            let Ok(again) = claim.finish() else { return false };
+            finished = again;
+        }
+        assert_ne!(finished, Finished::OutOfStep);
+        if finished == Finished::StartedAnew {
             return false;
         }
         // That a range is lost is told only where one can be.
         let may_be_lost = || {
             let world = self.step();
-            world.is_meddled || world.may_be_torn || world.faults.reopens()
+            world.is_meddled || world.may_be_torn || world.faults.reopens() || world.has_lost
         };
         let is_lost = matches!(finished, Finished::Lost | Finished::Reopened);
         assert!(!is_lost || may_be_lost());
@@ -552,7 +583,7 @@ impl Node {
 
     fn say_done(&self) -> bool {
         let mut world = self.step();
-        if !world.is_meddled && !world.faults.reopens() {
+        if !world.is_meddled && !world.faults.reopens() && !world.has_lost {
             world.settled.extend(self.pages.clone());
         }
         world.tell((self.plan, self.range));
@@ -583,6 +614,38 @@ impl Node {
             let journal = (number, world.boot, part.end);
             world.journals.insert(part.start, journal);
         }
+    }
+
+    /// Reads back, by their journals, the ranges that came before the power went.
+    fn read_back_earlier(&self, claim: &Claim<Node>) -> bool {
+        let Ok(ranges) = claim.earlier() else { return false };
+        for earlier in ranges {
+            let Range { start, end } = earlier.part.bytes;
+            let is_journaled = {
+                let world = self.step();
+                let journal = world.journals.get(&start).map(|(number, _, end)| (*number, *end));
+                let is_there = world.names.0.contains_key(&Entry::Journal(start));
+                is_there && journal == Some((claim.header.number, end))
+            };
+            if !is_journaled {
+                continue;
+            }
+            let mut is_there = true;
+            for page in (start / PAGE_BYTES) as usize..end.div_ceil(PAGE_BYTES) as usize {
+                let mut world = self.step();
+                let inode = world.names.0.get(&Entry::Temporary);
+                let byte = inode.map(|inode| world.inodes[inode].bytes[page]);
+                if byte == Some(GOOD[self.source]) {
+                    world.seen.insert(page);
+                } else {
+                    is_there = false;
+                }
+            }
+            if say_read_back(self, &claim.header, &earlier, is_there).is_err() {
+                return false;
+            }
+        }
+        true
     }
 
     /// Whether all of the range came before, as its journal says. It is never wrong.

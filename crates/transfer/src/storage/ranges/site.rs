@@ -6,13 +6,12 @@ use super::{
 };
 use crate::{
     bytes::random_bytes,
-    clocks::{now_ms, up_ms},
+    clocks::{boot, now_ms, up_ms},
     storage::{
         aborted::sync_directory,
         attributes::has_time,
         hidden_names::{REGISTER_SUFFIX, SHARED_SUFFIX, hidden_name, range_journal_name},
         target_rules::TargetRules,
-        temporary::boot,
     },
 };
 use haul_protocol::message::FileOffer;

@@ -209,3 +209,62 @@ fn a_range_that_is_believed_no_more_at_its_end_is_not_said_to_be_durable() {
     let again = claimed(on(|| clock(1, 250, 400)), &whole, 0..100, 1).unwrap();
     assert!(!again.is_done, "nobody has read it");
 }
+
+/// A file whose first range came before its host was started, and a claim that has completed it.
+fn completed_after_a_start()
+-> (tempfile::TempDir, impl Fn() -> site::Directory, Claim<site::Directory>) {
+    let (place, site, whole) = real();
+    let on = move |clock: fn() -> Clock| by_clock(site(), clock);
+    let earlier = on(|| clock(2, 100, 200));
+    assert_eq!(claimed(earlier, &whole, 0..100, 1).unwrap().finish().unwrap(), Finished::Waiting);
+    let now = move || on(|| clock(1, 250, 300));
+    let claim = claimed(now(), &whole, 100..200, 1).unwrap();
+    assert_eq!(claim.finish().unwrap(), Finished::StartedAnew);
+    (place, now, claim)
+}
+
+#[test]
+fn a_file_gets_its_name_once_what_came_before_the_start_is_read_back() {
+    for is_there in [true, false] {
+        let (place, now, claim) = completed_after_a_start();
+        let [earlier] = &claim.earlier().unwrap()[..] else { panic!("one range") };
+        assert_eq!(earlier.part, Part { bytes: 0..100, ctime: (1, 0) });
+        say_read_back(&now(), &claim.header, earlier, is_there).unwrap();
+        assert!(claim.earlier().unwrap().is_empty());
+        let ends = if is_there { Finished::Named } else { Finished::Reopened };
+        assert_eq!(claim.finish().unwrap(), ends);
+        assert_eq!(place.path().join("x").exists(), is_there);
+        // Its name is there by now, and nothing is left to say anything in.
+        say_read_back(&now(), &claim.header, earlier, true).unwrap();
+        assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), if is_there { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn what_was_read_back_says_nothing_of_a_range_that_comes_again_meanwhile() {
+    let (place, now, claim) = completed_after_a_start();
+    let earlier = claim.earlier().unwrap();
+    let again = claimed(now(), &WHOLE, 0..100, 1).unwrap();
+    assert!(!again.is_done);
+    say_read_back(&now(), &claim.header, &earlier[0], true).unwrap();
+    assert_eq!(claim.finish().unwrap(), Finished::Reopened, "it is being written");
+    assert_eq!(again.finish().unwrap(), Finished::Named);
+    assert!(place.path().join("x").exists());
+}
+
+#[test]
+fn a_range_that_waits_for_others_to_be_read_back_is_nobody_elses_meanwhile() {
+    let (_place, now, claim) = completed_after_a_start();
+    let refused = claim_asked(now(), 100..200);
+    assert!(matches!(refused, Err(Refused::Held)), "{refused:?}");
+    drop(claim);
+    assert!(!claim_asked(now(), 100..200).unwrap().is_done);
+}
+
+/// Claims a range that is to be read back though it is done.
+fn claim_asked(
+    site: site::Directory,
+    bytes: Range<u64>,
+) -> Result<Claim<site::Directory>, Refused> {
+    claim(site, &WHOLE, Part { bytes, ctime: (1, 0) }, (true, Duration::ZERO))
+}

@@ -11,9 +11,9 @@ use super::{
         locked::open_locked,
         root::Root,
     },
-    Part, Wanted, boot, identity_of,
+    Part, Wanted, identity_of,
 };
-use crate::error::io_fault;
+use crate::{clocks::boot, error::io_fault};
 use haul_protocol::{
     SpanGrid, SpanSet, limits,
     message::{Compared, Digest, Fault, FaultCode, FileOffer, Growth, Side, SpanRange},

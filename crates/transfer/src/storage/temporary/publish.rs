@@ -3,7 +3,7 @@
 //! The name is given by rename(2), or by link(2) where the temporary has none. The journal is
 //! removed before, while the temporary is still this session's.
 
-use super::{Named, Part};
+use super::{Named, Part, Published};
 use rustix::{
     fs::{Advice, AtFlags, CWD, fadvise, linkat, renameat, unlinkat},
     io::Errno,
@@ -16,13 +16,15 @@ use std::{
 
 impl Part {
     /// Gives the file its final name. It is to be closed then.
-    pub fn publish(&mut self) -> io::Result<Named> {
+    pub fn publish(&mut self) -> io::Result<Published> {
         if self.claim.is_some() {
-            self.finish_range()?;
+            if let Some(earlier) = self.finish_range()? {
+                return Ok(Published::Awaits(Box::new(earlier)));
+            }
             // Its journal is of use until the file has its name: it tells what to read back.
             self.journal = None;
             let (directory, device) = (self.directory.clone(), self.device());
-            return Ok(Named { directory, device, discarded: false });
+            return Ok(Published::Named(Named { directory, device, discarded: false }));
         }
         self.check()?;
         if self.pass.is_some() {
@@ -42,7 +44,7 @@ impl Part {
             renameat(&self.directory, &*self.part_name, &self.directory, &*self.final_name)?;
         }
         let (directory, device) = (self.directory.clone(), self.device());
-        Ok(Named { directory, device, discarded: self.discarded })
+        Ok(Published::Named(Named { directory, device, discarded: self.discarded }))
     }
 
     /// Gives a nameless file its final name, in the place of whatever has it.

@@ -1,14 +1,18 @@
 //! Temporary of a range: one that other sessions write to as well, each to a range of its own.
 
-use super::{Opened, Part, Wanted, identity_of, no_space, take_space, unused_bytes};
+use super::{
+    Opened, Part, Wanted, earlier_ranges::EarlierRanges, identity_of, no_space, take_space,
+    unused_bytes,
+};
 use crate::{
     error::io_fault,
     storage::{
         hidden_names::range_journal_name,
         holes,
-        journal::Identity,
+        journal::{Identity, Recorded},
         ranges::{self, Claim, Finished, Refused, register::Whole, site::Directory},
         root::Root,
+        span_digests::{Digest, digest_of_zeros},
         target_rules::TargetRules,
     },
     token::Token,
@@ -16,14 +20,14 @@ use crate::{
 use haul_datapath::SpanFile;
 use haul_host::FileSystem;
 use haul_protocol::{
-    SpanSet,
+    SpanGrid, SpanSet,
     message::{Extent, Fault, FaultCode, FileOffer, FileRange, Side},
 };
 use rustix::{
     fs::{AtFlags, fstat, statat},
     io::Errno,
 };
-use std::{io, sync::Arc, time::Duration};
+use std::{io, ops::Range, sync::Arc, time::Duration};
 
 /// Time for which a range is waited for: its holder may be a session that is just ending.
 /// Less than half of the time after which a silent side is given up.
@@ -54,9 +58,10 @@ impl Part {
         };
         let file = claim.site().open_temporary().map_err(failed)?;
         let stat = fstat(&file).map_err(|errno| failed(errno.into()))?;
-        let identity = identity_of(&file, offer, name, wanted.digest).map_err(failed)?;
-        let identity = of_range(identity, &claim, last, offset_bytes);
+        let whole_identity = identity_of(&file, offer, name, wanted.digest).map_err(failed)?;
+        let identity = of_range(whole_identity, claim.header.number, last, &claim.part().bytes);
         let mut part = Self::new(directory, last, file, (stat.st_ino, stat.st_dev));
+        part.whole_identity = Some(whole_identity);
         part.part_name = claim.site().temporary_name().to_vec();
         part.journal_name = range_journal_name(last, offset_bytes);
         let is_done = claim.is_done;
@@ -88,6 +93,11 @@ impl Part {
     /// Whether nothing of the range was to come: an earlier session has brought it.
     pub fn was_done(&self) -> bool {
         self.claim.as_ref().is_some_and(|claim| claim.is_done)
+    }
+
+    /// Whether all that came of the range was told as durable.
+    pub fn is_settled_range(&self) -> bool {
+        self.was_done() || self.has_looked_back
     }
 
     /// Whether a range comes that was not durable before.
@@ -127,18 +137,48 @@ impl Part {
         Ok(())
     }
 
-    /// Says that the range is durable; gives the file its name if it was the last one.
-    pub(super) fn finish_range(&self) -> io::Result<()> {
+    /// Journals the spans that lie within holes, as the zeros that they are.
+    pub fn journal_holes(&mut self, offer: &FileOffer) -> io::Result<()> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let grid = SpanGrid::new(offer.size_bytes, journal.span_bytes());
+        let grid = grid.map_err(|error| io::Error::other(error.what))?;
+        let mut within = SpanSet::new(grid.count());
+        holes::add_spans_within(&offer.holes, &grid, &mut within);
+        if within.is_empty() {
+            return Ok(());
+        }
+        // Only the last span has another length.
+        let mut last = (0, Digest::default());
+        let mut digest_of = |span| {
+            let len_bytes = grid.range(span).1;
+            if len_bytes != last.0 {
+                last = (len_bytes, digest_of_zeros(len_bytes));
+            }
+            last.1
+        };
+        let digests: Vec<Digest> = within.iter().map(&mut digest_of).collect();
+        let (spans, digests) = (&*within.to_ranges(), &*digests);
+        journal.record(Recorded { spans, digests, values: &[] })
+    }
+
+    /// Says that the range is durable; gives the file its name if it was the last one. Where ranges
+    /// are to be read back before that, it gives these, once.
+    pub(super) fn finish_range(&mut self) -> io::Result<Option<EarlierRanges>> {
         self.check_believed()?;
         match self.claim.as_ref().map_or(Ok(Finished::Waiting), Claim::finish) {
-            Ok(Finished::Named | Finished::Waiting) => Ok(()),
+            Ok(Finished::Named | Finished::Waiting) => Ok(None),
+            Ok(Finished::StartedAnew) if !self.has_looked_back => {
+                self.has_looked_back = true;
+                self.earlier_ranges()
+            }
             Ok(Finished::OutOfStep) => Err(io::Error::other(
                 "the inode of its source has changed since other ranges of it came: run their \
                  shards again",
             )),
             Ok(Finished::StartedAnew) => Err(io::Error::other(
-                "the server's host was started anew since other ranges of it came, which are to be \
-                 read back before it gets its name: run all shards again, until each ends with 0",
+                "the server's host was started anew since other ranges of it came, and their \
+                 journals are not enough to read them back: run all shards again, until each ends \
+                 with 0",
             )),
             Ok(Finished::Reopened) => Err(io::Error::other(
                 "ranges of it that other runs had brought are read back, or come again: run all \
@@ -153,7 +193,7 @@ impl Part {
             Err(error) if error.kind() == io::ErrorKind::NotFound && self.was_done() => {
                 let there = statat(&self.directory, &*self.final_name, AtFlags::SYMLINK_NOFOLLOW);
                 let is_ours = |now: rustix::fs::Stat| (now.st_ino, now.st_dev) == self.inode;
-                if there.is_ok_and(is_ours) { Ok(()) } else { Err(error) }
+                if there.is_ok_and(is_ours) { Ok(None) } else { Err(error) }
             }
             Err(error) => Err(error),
         }
@@ -172,16 +212,16 @@ fn whole(offer: &FileOffer, last: &[u8]) -> Whole {
     }
 }
 
-/// Identity of a range: of no other one, and of the temporary that the register speaks of.
-fn of_range(
-    identity: Identity,
-    claim: &Claim<Directory>,
-    last: &[u8],
-    offset_bytes: u64,
-) -> Identity {
-    let number = claim.header.number.to_le_bytes();
-    let hash = Token::secret_hash(&[last, &[0], &number, &offset_bytes.to_le_bytes()].concat());
-    Identity { name_hash: hash[..16].try_into().expect("half of 32 bytes"), ..identity }
+/// Identity of a range: of no other one, and of the temporary that the register of that number
+/// speaks of.
+pub(super) fn of_range(whole: Identity, number: u64, last: &[u8], bytes: &Range<u64>) -> Identity {
+    let place = [number.to_le_bytes(), bytes.start.to_le_bytes()].concat();
+    let hash = Token::secret_hash(&[last, &[0], &*place].concat());
+    Identity {
+        size_bytes: bytes.end - bytes.start,
+        name_hash: hash[..16].try_into().expect("half of 32 bytes"),
+        ..whole
+    }
 }
 
 fn fault_of(refused: Refused, name: &[u8]) -> Fault {

@@ -34,6 +34,7 @@ pub(super) fn results(shared: &Shared) -> (Vec<u32>, Vec<u32>) {
         match committed {
             Committed::Done(file) => done.push(file.0),
             Committed::Failed(file, _) => failed.push(file.0),
+            Committed::Awaits(..) => panic!("no file has earlier ranges"),
         }
     }
     done.sort_unstable();
@@ -555,9 +556,10 @@ fn asks_each_after(place: &Path, unnamed: u32, named: u32) -> bool {
             files.push_back(FileId(number));
             continue;
         }
-        for step in [TargetFile::seal, TargetFile::sync, TargetFile::publish] {
+        for step in [TargetFile::seal, TargetFile::sync] {
             step(lock(&file).as_mut().unwrap()).unwrap();
         }
+        assert!(lock(&file).as_mut().unwrap().publish().unwrap().is_none());
         all_named.push(number);
         lock(&shared.queue).named.push(entry(number, &file, 1));
     }

@@ -22,6 +22,21 @@ fn a_file_gets_its_name_whenever_the_power_goes() {
     }
 }
 
+/// Disks that lose what they had said is durable, and sessions that read back what others brought.
+#[test]
+fn no_page_that_a_disk_has_lost_is_named() {
+    for seed in 0..12 {
+        let losing = Faults { losses: 2 + seed % 7, ..NONE };
+        let steps = run(seed, losing);
+        for step in (1 + seed % 11..steps + 20).step_by(11) {
+            run(seed, Faults { cut_at: Some(step), ..losing });
+        }
+        let (cut_at, kills) = (Some(20 + seed * 9), 20 + seed * 4);
+        run(seed, Faults { cut_at, kills, twins: 2, ..losing });
+        run(seed, Faults { cut_at, kills, other_cuts: true, rechecks: 3 + seed % 4, ..losing });
+    }
+}
+
 #[test]
 fn a_file_gets_its_name_though_sessions_die_all_the_time() {
     for seed in 100..400 {
