@@ -221,6 +221,25 @@ struct World {
 
 struct Killed;
 
+/// The world, and for each node what wakes it at its turn: to wake all at each step would cost far
+/// more than what they do.
+struct Shared {
+    world: Mutex<World>,
+    turns: Vec<Condvar>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap()
+    }
+
+    /// Chooses who goes on.
+    fn hand_over(&self, world: &mut World) {
+        world.choose();
+        self.turns[world.running].notify_one();
+    }
+}
+
 #[derive(Clone)]
 struct Node {
     number: usize,
@@ -228,7 +247,7 @@ struct Node {
     range: usize,
     source: usize,
     pages: Range<usize>,
-    world: Arc<(Mutex<World>, Condvar)>,
+    world: Arc<Shared>,
     boot: Cell<u64>,
     /// Runs that follow the first that ends well.
     runs: Cell<u32>,
@@ -435,15 +454,13 @@ impl World {
 impl Node {
     /// Waits for the node's turn; the node may die here.
     fn step(&self) -> MutexGuard<'_, World> {
-        let (world, turn) = &*self.world;
-        let mut world = world.lock().unwrap();
+        let mut world = self.world.lock();
         // Whoever runs until its next step is the one that hands over.
         if world.running == self.number {
-            world.choose();
-            turn.notify_all();
+            self.world.hand_over(&mut world);
         }
         while world.running != self.number {
-            world = turn.wait(world).unwrap();
+            world = self.world.turns[self.number].wait(world).unwrap();
         }
         world.step += 1;
         let step = world.step;
@@ -466,16 +483,16 @@ impl Node {
         world
     }
 
-    fn new(number: usize, seed: u64, world: &Arc<(Mutex<World>, Condvar)>) -> Self {
-        let (plan, range) = world.0.lock().unwrap().shards[number];
-        let Plan { source, ranges } = world.0.lock().unwrap().plans[plan].clone();
+    fn new(number: usize, seed: u64, world: &Arc<Shared>) -> Self {
+        let (plan, range) = world.lock().shards[number];
+        let Plan { source, ranges } = world.lock().plans[plan].clone();
         let runs = Cell::new((seed as u32 + number as u32) % 3);
         let (boot, failures, pages) = (Cell::new(1), Cell::new(0), ranges[range].clone());
         Self { number, plan, range, source, pages, world: world.clone(), boot, runs, failures }
     }
 
     fn whole(&self) -> Whole {
-        let mtime_s = self.world.0.lock().unwrap().time_of(self.source);
+        let mtime_s = self.world.lock().time_of(self.source);
         Whole { source_inode: 7 + self.source as u64, mtime_s, ..WHOLE }
     }
 
@@ -493,7 +510,7 @@ impl Node {
 
     fn run(&self) {
         loop {
-            self.boot.set(self.world.0.lock().unwrap().boot);
+            self.boot.set(self.world.lock().boot);
             match catch_unwind(AssertUnwindSafe(|| self.attempt())) {
                 // Now and then the same shard is run once more.
                 Ok(true) if self.runs.get() > 0 => self.runs.set(self.runs.get() - 1),
@@ -511,17 +528,16 @@ impl Node {
     }
 
     fn is_given_up(&self) -> bool {
-        let world = self.world.0.lock().unwrap();
+        let world = self.world.lock();
         self.failures.get() >= FAILURES_MAX && (world.is_meddled || world.boot > 1)
     }
 
     fn end(&self) {
-        let mut world = self.world.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut world = self.world.world.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let number = self.number;
         world.alive[number] = false;
         world.locks.retain(|(_, node, _)| *node != number);
-        world.choose();
-        self.world.1.notify_all();
+        self.world.hand_over(&mut world);
     }
 
     fn is_there(&self) -> bool {
@@ -670,7 +686,8 @@ struct Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut world = self.node.world.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut world =
+            self.node.world.world.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let open = self.open;
         world.locks.retain(|(of, ..)| *of != open);
     }
@@ -831,8 +848,10 @@ impl Site for Node {
 
 /// Runs all sessions to their end, and gives the number of steps.
 fn run(seed: u64, faults: Faults) -> u64 {
-    let world = Arc::new((Mutex::new(World::new(seed, faults)), Condvar::new()));
-    let nodes = world.0.lock().unwrap().shards.len();
+    let world = World::new(seed, faults);
+    let nodes = world.shards.len();
+    let turns = (0..nodes).map(|_| Condvar::new()).collect();
+    let world = Arc::new(Shared { world: Mutex::new(world), turns });
     let threads: Vec<_> = (0..nodes)
         .map(|number| {
             let node = Node::new(number, seed, &world);
@@ -845,7 +864,7 @@ fn run(seed: u64, faults: Faults) -> u64 {
     // All runs two times more, one after the other: the last one brings what is missing, and then
     // they tidy up what a death at the end left.
     let (plan, again) = {
-        let mut world = world.0.lock().unwrap();
+        let mut world = world.lock();
         world.faults = Faults { are_two_files: faults.are_two_files, ..NONE };
         let plan = (0..world.plans.len()).rfind(|plan| world.plans[*plan].source == world.source);
         let plan = plan.expect("each source has a plan");
@@ -854,7 +873,7 @@ fn run(seed: u64, faults: Faults) -> u64 {
     };
     for number in again.iter().chain(&again).copied() {
         {
-            let mut world = world.0.lock().unwrap();
+            let mut world = world.lock();
             world.alive[number] = true;
             world.running = number;
         }
@@ -862,7 +881,7 @@ fn run(seed: u64, faults: Faults) -> u64 {
         node.failures.set(FAILURES_MAX);
         node.run();
     }
-    let world = world.0.lock().unwrap();
+    let world = world.lock();
     world.check_end(plan, &format!("seed {seed}, {faults:?}"));
     if !faults.are_two_files && faults.cut_at.or(faults.cut_behind_removal).is_none() {
         assert_eq!(world.renames, 1, "seed {seed}, {faults:?}");
