@@ -229,10 +229,12 @@ fn what_a_crash_of_the_host_took_of_ranges_comes_again_with_their_shards_and_not
     crashed_before_the_last_shard(&fleet);
     // In the first and in the second range.
     spoil(&fleet.place.root("tree/.huge.haul-shared"), &[48, 136]);
-    for recheck_min in [22 * MIB, 0] {
+    let lost = ["131072 bytes that are others, in bytes", "run all shards again"];
+    let missing = ["ranges of it that other runs had brought", "run all shards again"];
+    for (recheck_min, says) in [(22 * MIB, lost), (0, missing)] {
         let ran = fleet.run(SHARDS);
         assert_eq!(ran.status, 1, "{ran:?}");
-        ran.says(&["ranges of it that other runs had brought", "run all shards again"]);
+        ran.says(&says);
         assert!(ran.report()["recheck"]["bytes"].as_u64().unwrap_or_default() >= recheck_min);
         assert!(!fleet.is_named());
     }
@@ -253,6 +255,44 @@ fn what_a_crash_of_the_host_took_of_ranges_comes_again_with_their_shards_and_not
     }
 }
 
+/// Case of a server that found a range lost, and another of the same directory, which was not
+/// started anew, and has its journal.
+#[test]
+fn what_one_server_found_lost_another_does_not_believe() {
+    let fleet = Fleet::new(32 * MIB);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    for shard in 1..SHARDS {
+        fleet.place.run(&fleet.words(shard, &["--span-size", "64K"])).ok();
+    }
+    register_of_an_earlier_boot(&fleet.place.root("tree/.huge.haul-ranges"));
+    spoil(&fleet.place.root("tree/.huge.haul-shared"), &[48]);
+    let ran = fleet.run(SHARDS);
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["65536 bytes that are others, in bytes"]);
+    let ran = fleet.run(1);
+    assert_eq!(ran.report()["recheck"]["lost_bytes"], 64 << 10, "{ran:?}");
+    assert_eq!(ran.status, 0, "{ran:?}");
+    fleet.assert_arrived();
+}
+
+/// Cases of runs of one file that differ: in the size of spans after a kill, and in protection.
+#[test]
+fn ranges_that_came_in_other_ways_are_read_back_by_who_completes_the_file() {
+    let fleet = Fleet::new(32 * MIB);
+    assert_eq!(fleet.plan(&cut()).status, 0);
+    let slow = ["--bwlimit", "6M", "--span-size", "1M"];
+    let run = fleet.place.start(&fleet.words(1, &slow));
+    run.wait_for_bytes("bytes_durable", 2 * MIB);
+    run.signal(Signal::TERM);
+    assert_eq!(run.finish().status, 1);
+    fleet.place.run(&fleet.words(1, &["--span-size", "256K"])).ok();
+    fleet.place.run(&fleet.words(2, &["--protection", "clear"])).ok();
+    fleet.run(3).ok();
+    register_of_an_earlier_boot(&fleet.place.root("tree/.huge.haul-ranges"));
+    fleet.run(SHARDS).ok();
+    fleet.assert_arrived();
+}
+
 #[test]
 fn a_range_without_its_journal_is_not_read_back_by_others() {
     let fleet = Fleet::new(32 * MIB);
@@ -260,7 +300,7 @@ fn a_range_without_its_journal_is_not_read_back_by_others() {
     fs::remove_file(&journals[0]).unwrap();
     let ran = fleet.run(SHARDS);
     assert_eq!(ran.status, 1, "{ran:?}");
-    ran.says(&["started anew since other ranges of it came", "journals are not enough"]);
+    ran.says(&["no journal that tells of all, in bytes 0 to ", "run all shards again"]);
     assert!(!fleet.is_named());
     let named: Vec<bool> = (1..SHARDS).map(|shard| fleet.run(shard).status == 0).collect();
     assert!(named.contains(&true) && fleet.is_named(), "{named:?}");

@@ -29,6 +29,8 @@ const HEADER_BYTES: usize = 128;
 const RECORD_BYTES: usize = 16;
 /// Offset of the span size in a header.
 const SPAN_BYTES_AT: usize = 80;
+/// Offset of the digest's number in a header.
+const DIGEST_AT: usize = 92;
 /// Most bytes of a journal, which is far smaller: a record for each run of spans that a checkpoint
 /// made durable.
 pub const FILE_BYTES_MAX: u64 =
@@ -99,6 +101,14 @@ pub fn span_bytes_of(file: &File) -> Option<u64> {
     file.read_exact_at(&mut bytes, SPAN_BYTES_AT as u64).ok()?;
     let span_bytes = u64::from_le_bytes(bytes);
     SpanGrid::new(0, span_bytes).is_ok().then_some(span_bytes)
+}
+
+/// The digest that a journal says verified its spans, which nobody has checked.
+#[must_use]
+pub fn digest_of(file: &File) -> Option<u32> {
+    let mut bytes = [0; 4];
+    file.read_exact_at(&mut bytes, DIGEST_AT as u64).ok()?;
+    Some(u32::from_le_bytes(bytes))
 }
 
 #[derive(Debug)]
@@ -434,7 +444,7 @@ impl Header {
         bytes[64..80].copy_from_slice(&identity.name_hash);
         bytes[SPAN_BYTES_AT..88].copy_from_slice(&span_bytes.to_le_bytes());
         bytes[88..92].copy_from_slice(&number.to_le_bytes());
-        bytes[92..96].copy_from_slice(&identity.digest.to_le_bytes());
+        bytes[DIGEST_AT..96].copy_from_slice(&identity.digest.to_le_bytes());
         bytes[96..104].copy_from_slice(&circumstances.ctime.0.to_le_bytes());
         bytes[104..108].copy_from_slice(&circumstances.ctime.1.to_le_bytes());
         bytes[108..124].copy_from_slice(&circumstances.boot);

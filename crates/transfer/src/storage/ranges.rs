@@ -11,6 +11,7 @@
 //! The steps are written against [`Site`], so that a simulation can stand in for a file system that
 //! loses power and for hosts that die between any two of them.
 
+pub mod byte_set;
 pub mod register;
 #[cfg(test)]
 mod simulation;
@@ -18,6 +19,7 @@ pub mod site;
 #[cfg(test)]
 mod tests;
 
+use byte_set::ByteSet;
 use register::{
     Clock, Counting, Header, NO_INODE, REGISTER_BYTES_MAX, Record, Register, State, Whole,
 };
@@ -147,6 +149,8 @@ pub struct Claim<S: Site> {
     pub header: Header,
     /// Whether the range is durable and verified: nothing of it is to come.
     pub is_done: bool,
+    /// Whether bytes of it were to be read back, or found lost: no journal is believed unread.
+    pub is_doubted: bool,
 }
 
 impl<S: Site> fmt::Debug for Claim<S> {
@@ -175,10 +179,13 @@ pub enum Finished {
     Reopened,
 }
 
-/// A range that was told as durable before this host was started, as it is to be read back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Ranges that were told as durable before this host was started, as they are to be read back.
+#[derive(Clone, Debug)]
 pub struct Earlier {
-    pub part: Part,
+    /// Ranges, the last that was told first. They may overlap.
+    pub parts: Vec<Part>,
+    /// Bytes that are believed, and need not be read.
+    pub believed: ByteSet,
     /// Count of the register's records when that was looked at.
     records: usize,
 }
@@ -195,11 +202,14 @@ pub fn claim<S: Site>(
 ) -> Result<Claim<S>, Refused> {
     let deadline = Instant::now() + patience;
     loop {
-        let Some(open) = through_gate(&site, true, deadline)? else { return Err(Refused::Held) };
+        let opened = through_gate(&site, true, &mut || Instant::now() < deadline)?;
+        let Some(open) = opened else { return Err(Refused::Held) };
         let claimed = claim_at_gate(&site, &open, whole, &part, recheck);
         site.unlock(&open, GATE);
         match claimed {
-            Ok((header, is_done)) => return Ok(Claim { site, open, part, header, is_done }),
+            Ok(Claimed { header, is_done, is_doubted }) => {
+                return Ok(Claim { site, open, part, header, is_done, is_doubted });
+            }
             Err(Refused::Held | Refused::OtherSource) if Instant::now() < deadline => {
                 drop(open);
                 site.pause();
@@ -209,15 +219,19 @@ pub fn claim<S: Site>(
     }
 }
 
-/// Opens the register, made when missing where `make` says so, and waits for its gate; `None` where
-/// it stays locked.
-fn through_gate<S: Site>(site: &S, make: bool, deadline: Instant) -> io::Result<Option<S::Open>> {
+/// Opens the register, made when missing where `make` says so, and waits for its gate while `waits`
+/// says so; `None` where it stays locked.
+fn through_gate<S: Site>(
+    site: &S,
+    make: bool,
+    waits: &mut dyn FnMut() -> bool,
+) -> io::Result<Option<S::Open>> {
     loop {
         let open = site.open_register(make)?;
         loop {
             match site.lock(&open, GATE) {
                 Ok(true) => break,
-                Ok(false) if Instant::now() >= deadline => return Ok(None),
+                Ok(false) if !waits() => return Ok(None),
                 Ok(false) => site.pause(),
                 // Another host removed it.
                 Err(error) if error.kind() == io::ErrorKind::StaleNetworkFileHandle => break,
@@ -231,13 +245,20 @@ fn through_gate<S: Site>(site: &S, make: bool, deadline: Instant) -> io::Result<
     }
 }
 
+/// Knowledge of a range that was claimed.
+struct Claimed {
+    header: Header,
+    is_done: bool,
+    is_doubted: bool,
+}
+
 fn claim_at_gate<S: Site>(
     site: &S,
     open: &S::Open,
     whole: &Whole,
     part: &Part,
     recheck: bool,
-) -> Result<(Header, bool), Refused> {
+) -> Result<Claimed, Refused> {
     let bytes = site.read(open, REGISTER_BYTES_MAX)?;
     let register = match Register::decode(&bytes) {
         Some(register) if is_of(site, &register, whole, part.ctime) => register,
@@ -268,8 +289,10 @@ fn claim_at_gate<S: Site>(
     if !is_done && at >= REGISTER_BYTES_MAX / 2 {
         return Err(Refused::Full);
     }
+    let is_doubted = register.is_doubted(&part.bytes);
+    let claimed = Claimed { header: register.header, is_done, is_doubted };
     if is_done {
-        return Ok((register.header, true));
+        return Ok(claimed);
     }
     // What is written from now on is not what the journals of other cuts tell of.
     let cut_otherwise = register.cut_otherwise(&part.bytes);
@@ -282,11 +305,11 @@ fn claim_at_gate<S: Site>(
     // What is written again is not durable until that is said again.
     let state = if register.touches(&part.bytes) { State::Reopened } else { State::Begun };
     if state == State::Begun && register.says(State::Begun, &part.bytes) {
-        return Ok((register.header, false));
+        return Ok(claimed);
     }
     let record = Record { state, range: part.bytes.clone(), ctime: part.ctime, said: clock.now };
     site.write(open, at, &register.header.record(&record))?;
-    Ok((register.header, false))
+    Ok(claimed)
 }
 
 /// Whether nothing was ever said by a register: a crash may leave zeros of its first header.
@@ -354,15 +377,15 @@ impl<S: Site> Claim<S> {
     ///
     /// # Errors
     /// If the register was taken away, or a call fails.
-    pub fn earlier(&self) -> io::Result<Vec<Earlier>> {
-        self.at_gate(|| {
-            let register = self.register()?;
-            let (of_source, clock) = (Counting::of(self.part.ctime), self.site.clock());
-            let earlier = register.durable_only_by(of_source, of_source.since_start(clock));
-            let records = register.records();
-            let of =
-                |it: Record| Earlier { part: Part { bytes: it.range, ctime: it.ctime }, records };
-            Ok(earlier.into_iter().map(of).collect())
+    pub fn earlier(&self) -> io::Result<Earlier> {
+        let register = self.at_gate(|| self.register())?;
+        let of_source = Counting::of(self.part.ctime);
+        let by_believed = of_source.since_start(self.site.clock());
+        let parts = register.durable_only_by(of_source, by_believed).into_iter();
+        Ok(Earlier {
+            parts: parts.map(|it| Part { bytes: it.range, ctime: it.ctime }).collect(),
+            believed: register.durable(by_believed),
+            records: register.records(),
         })
     }
 
@@ -477,26 +500,31 @@ fn is_full() -> io::Error {
     io::Error::other("its register is full")
 }
 
-/// Says of a range of before this host's start that all of it was read back and is there, or that
-/// it is not. Nobody holds it meanwhile: where another session took it up since, nothing is said.
+/// Says of bytes that came before this host's start that all of them were read back and are there,
+/// or that they are not. Nobody holds them meanwhile: where another session took some up since,
+/// nothing is said.
 ///
 /// # Errors
-/// If a call fails.
+/// Interrupted where `goes_on` says no while the gate is waited for; what the calls say.
 pub fn say_read_back<S: Site>(
     site: &S,
     header: &Header,
-    earlier: &Earlier,
+    (part, earlier): (&Part, &Earlier),
     is_there: bool,
+    goes_on: &mut dyn FnMut() -> bool,
 ) -> io::Result<()> {
-    let open = match through_gate(site, false, Instant::now() + GATE_PATIENCE) {
-        Ok(open) => open.ok_or_else(stays_locked)?,
+    let deadline = Instant::now() + GATE_PATIENCE;
+    let open = match through_gate(site, false, &mut || Instant::now() < deadline && goes_on()) {
+        Ok(Some(open)) => open,
+        Ok(None) if goes_on() => return Err(stays_locked()),
+        Ok(None) => return Err(io::ErrorKind::Interrupted.into()),
         // The file has its name by now.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    let Earlier { part: Part { bytes, ctime }, records } = earlier;
+    let Part { bytes, ctime } = part;
     let register = register_of(site, &open, header, *ctime)?;
-    let Some(register) = register.filter(|it| it.is_unchanged_since(*records, bytes)) else {
+    let Some(register) = register.filter(|it| it.is_unchanged_since(earlier.records, bytes)) else {
         return Ok(());
     };
     if !register.has_room(REGISTER_BYTES_MAX) {

@@ -6,14 +6,13 @@
 //! Pages that another process has mapped stay; a file system without a disk, as tmpfs, has nothing
 //! else to read from; and what lies below the file system may have a cache of its own.
 
-use super::span_digests::{Digest, DigestOfSpan, SpanDigests};
+use super::span_digests::{Digest, DigestOfSpan};
 use crate::content::{Part, SpanHasher, Value};
 use haul_datapath::{
     SpanFile,
     aligned_buffer::{ALIGN_BYTES, AlignedBuffer},
 };
 use haul_host::{FileSystem, FsKind};
-use haul_protocol::{SpanGrid, SpanSet};
 use rustix::{
     fs::{Advice, Mode, OFlags, fadvise},
     io::Errno,
@@ -163,38 +162,6 @@ impl ReadBack {
         let mut digest = DigestOfSpan::default();
         self.each(offset_bytes, len_bytes, buffer, seen, &mut |bytes| digest.update(bytes))?;
         Ok(digest.finish())
-    }
-
-    /// Spans that are not what the digests tell; one that cannot be read is as good as lost. `seen`
-    /// is as in [`Self::hash`].
-    ///
-    /// # Errors
-    /// Interrupted when `seen` said so.
-    pub fn lost(
-        &self,
-        grid: &SpanGrid,
-        spans: &SpanSet,
-        digests: &SpanDigests,
-        buffer: &mut AlignedBuffer,
-        seen: &mut dyn FnMut(u64) -> bool,
-    ) -> io::Result<SpanSet> {
-        let mut lost = SpanSet::new(grid.count());
-        for span in spans.iter() {
-            let (offset, len) = grid.range(span);
-            let mut goes_on = true;
-            let mut seen = |bytes| {
-                goes_on = seen(bytes);
-                goes_on
-            };
-            let digest = self.digest(offset, len, buffer, &mut seen);
-            if !goes_on {
-                return Err(io::ErrorKind::Interrupted.into());
-            }
-            if digest.ok() != digests.get(span) {
-                lost.insert(span);
-            }
-        }
-        Ok(lost)
     }
 
     fn each(

@@ -91,6 +91,8 @@ pub enum Suspicion {
     StartedAnew,
     /// The file system has another number, as btrfs may at each mount.
     MountedAnew,
+    /// An earlier session was to read the range back, or found that bytes of it are lost.
+    Doubted,
     /// Another program wrote to the temporary, cut it, or put another in its place.
     ChangedSince,
 }
@@ -352,17 +354,21 @@ impl Part {
         if !told.has_source_device && !knows_ctimes {
             return None;
         }
+        let is_doubted = self.claim.as_ref().is_some_and(|claim| claim.is_doubted);
         let suspicion = if wanted.recheck {
             Some(Suspicion::Asked)
         } else if told.circumstances.boot != boot() || boot() == [0; 16] {
             Some(Suspicion::StartedAnew)
+        } else if is_doubted {
+            Some(Suspicion::Doubted)
         } else if !told.has_target_device {
             Some(Suspicion::MountedAnew)
         } else {
             is_changed.then_some(Suspicion::ChangedSince)
         };
-        // Smaller spans have no digests of what is to be read back.
+        // Smaller spans have no digests of what is to be read back, which a range may always be.
         if wanted.span_bytes < told.span_bytes
+            && self.claim.is_none()
             && suspicion.is_none_or(|why| why == Suspicion::Asked)
             && let Ok(smaller) = SpanGrid::new(size, wanted.span_bytes)
         {
@@ -526,7 +532,7 @@ impl Part {
     }
 
     pub fn sync(&mut self) -> io::Result<()> {
-        if self.was_done() {
+        if self.is_settled_range() {
             return Ok(());
         }
         self.check()?;

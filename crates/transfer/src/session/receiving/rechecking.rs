@@ -17,18 +17,19 @@ use crate::{
         target::TargetFile,
         temporary::{
             Left, Suspicion,
-            earlier_ranges::{Counts, EarlierRanges},
+            earlier_ranges::{EarlierRanges, ReadRanges},
         },
     },
 };
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
 use haul_protocol::{
     FileId, SpanGrid, SpanSet,
-    message::{self, Fault},
+    message::{self, Fault, FaultCode},
     receiver::Earlier,
 };
 use std::{
     io,
+    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -37,6 +38,9 @@ use std::{
 };
 
 const UNREAD: &str = "what an earlier run left cannot be read back";
+
+/// Most ranges that a message names.
+const SHOWN_MAX: usize = 4;
 
 /// Counts of reading back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -59,13 +63,6 @@ impl RecheckTally {
 pub(super) struct Rechecked {
     lost: SpanSet,
     tally: RecheckTally,
-}
-
-/// Outcome of reading back.
-enum Outcome {
-    Own(Rechecked),
-    /// Other ranges of the file were read back, and its range is to be committed once more.
-    Earlier(RecheckTally),
 }
 
 /// Order to read back spans of a file that is being received.
@@ -143,19 +140,22 @@ fn keep_known(
 
 /// Files of which an earlier run left something that is read back.
 pub(super) struct Rechecking {
-    reading: Hashing<Outcome>,
+    reading: Hashing<Rechecked>,
+    /// Other ranges of files whose own range has come, which are read back before the name.
+    earlier: Hashing<(ReadRanges, u64)>,
     pub tally: RecheckTally,
 }
 
 impl Rechecking {
     /// Starts with no file; `wake` is called when one has been read back.
-    pub fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { reading: Hashing::new(wake), tally: RecheckTally::default() }
+    pub fn new(wake: impl Fn() + Clone + Send + Sync + 'static) -> Self {
+        let (reading, earlier) = (Hashing::new(wake.clone()), Hashing::new(wake));
+        Self { reading, earlier, tally: RecheckTally::default() }
     }
 
     /// Whether any file is being read back.
     pub fn is_busy(&self) -> bool {
-        self.reading.is_busy()
+        self.reading.is_busy() || self.earlier.is_busy()
     }
 
     /// Reads a file back, beside the session's thread.
@@ -166,8 +166,7 @@ impl Rechecking {
         target: SharedTarget,
         context: &mut Context<'_>,
     ) {
-        let begun =
-            self.reading.begin(file, move |ending| recheck.run(&target, ending).map(Outcome::Own));
+        let begun = self.reading.begin(file, move |ending| recheck.run(&target, ending));
         if let Err(error) = begun {
             context.fail(file, io_fault(message::Side::Target, b"", UNREAD, &error));
         }
@@ -182,46 +181,94 @@ impl Rechecking {
     ) {
         let Some(offer) = context.offer(file) else { return };
         let name = offer.name.clone();
-        let what = format!("the name of {}", Name(name.clone()));
-        let bytes = earlier.bytes();
+        let bytes = match context.rules.telling {
+            Telling::All => format!("{} bytes", earlier.bytes()),
+            _ => "a part".into(),
+        };
         let committer = context.shared.committer.clone();
-        let begun = self.reading.begin(file, move |ending| {
+        let begun = self.earlier.begin(file, move |ending| {
             let begun = Instant::now();
             let mut last = begun;
-            let counts = earlier.read_back(&mut |_| {
+            let read = earlier.read_back(&mut |_| {
                 committer.spent_reading_back(elapsed_ns(last));
                 last = Instant::now();
                 !ending.load(Ordering::Relaxed)
             })?;
-            let Counts { bytes, lost_bytes } = counts;
-            Ok(Outcome::Earlier(RecheckTally { bytes, lost_bytes, ns: elapsed_ns(begun) }))
+            Ok((read, elapsed_ns(begun)))
         });
         if let Err(error) = begun {
             return context.fail(file, io_fault(message::Side::Target, &name, UNREAD, &error));
         }
+        let what = format!("the name of {}", Name(name));
         let why =
-            format!("{bytes} bytes of it came before this host was started: they are read back");
+            format!("{bytes} of it came before this host was started, and is read back first");
         context.tell_fallback(&what, why);
     }
+
+    /// Takes the files of which other ranges were read back. The own range is committed once more,
+    /// which gives the name; unless something was not there.
+    fn take_earlier(&mut self, context: &mut Context<'_>) {
+        for (file, read) in self.earlier.take_results() {
+            let Some(offer) = context.offer(file) else { continue };
+            let (ReadRanges { bytes, lost_bytes, lost, unread }, ns) = match read {
+                Ok(read) => read,
+                Err(error) => {
+                    let fault = io_fault(message::Side::Target, &offer.name, UNREAD, &error);
+                    context.fail(file, fault);
+                    continue;
+                }
+            };
+            self.tally.add(RecheckTally { bytes, lost_bytes, ns });
+            if let Some(fault) = not_there(&offer.name, lost_bytes, &lost, &unread) {
+                context.fail(file, fault);
+                continue;
+            }
+            let targets = lock(&context.shared.targets);
+            let target = targets.get(&file).map(|target| target.shared.clone());
+            drop(targets);
+            if let Some(target) = target {
+                context.shared.committer.commit(file, &target);
+            }
+        }
+    }
+}
+
+/// Fault of a file whose other ranges are not all there as they came.
+fn not_there(
+    name: &[u8],
+    lost_bytes: u64,
+    lost: &[Range<u64>],
+    unread: &[Range<u64>],
+) -> Option<Fault> {
+    let (found, ranges) = match (lost, unread) {
+        ([], []) => return None,
+        ([], unread) => ("no journal that tells of all".into(), unread),
+        (lost, _) => (format!("{lost_bytes} bytes that are others"), lost),
+    };
+    let shown = ranges.iter().take(SHOWN_MAX).map(|it| format!("{} to {}", it.start, it.end));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let more = match ranges.len().saturating_sub(SHOWN_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = "gets no name, as not all of it is there that other runs had brought";
+    let hint = "run all shards again, until each ends with 0: each brings what its range lacks";
+    let fault = Fault::new(FaultCode::IoFailed, message::Side::Target, what)
+        .at(name)
+        .needs("what came before the server's host was started anew, as its journals tell it")
+        .found(format!("{found}, in bytes {shown}{more}"));
+    Some(fault.hint(hint))
 }
 
 impl Stage for Rechecking {
     /// Takes the files that were read back; what is lost of them comes again.
     fn tick(&mut self, _now: Instant, context: &mut Context<'_>) {
+        self.take_earlier(context);
         for (file, rechecked) in self.reading.take_results() {
             // Given up meanwhile: settled.
             let Some(offer) = context.offer(file) else { continue };
             match rechecked {
-                Ok(Outcome::Earlier(tally)) => {
-                    self.tally.add(tally);
-                    let targets = lock(&context.shared.targets);
-                    let target = targets.get(&file).map(|target| target.shared.clone());
-                    drop(targets);
-                    if let Some(target) = target {
-                        context.shared.committer.commit(file, &target);
-                    }
-                }
-                Ok(Outcome::Own(Rechecked { lost, tally })) => {
+                Ok(Rechecked { lost, tally }) => {
                     self.tally.add(tally);
                     context.wants_streams |= !lost.is_empty();
                     context.taken_up.lost(&mut context.tally, file, tally.lost_bytes);
@@ -237,6 +284,7 @@ impl Stage for Rechecking {
 
     fn stop(&mut self) {
         self.reading.stop();
+        self.earlier.stop();
     }
 }
 
@@ -247,6 +295,7 @@ pub(super) fn why_resumed(recheck: Option<&Recheck>) -> String {
         Suspicion::Asked => "--recheck asks",
         Suspicion::StartedAnew => "this host was started anew since",
         Suspicion::MountedAnew => "its file system was mounted anew since",
+        Suspicion::Doubted => "a run before was to do so, or found bytes of them lost",
         Suspicion::ChangedSince => "the temporary was changed since its journal was written",
     };
     format!("these are here already; they are read back, as {why}")
@@ -257,9 +306,19 @@ impl Recheck {
         let begun = Instant::now();
         let read_back = ReadBack::new(self.file);
         let mut buffer = AlignedBuffer::new(BLOCK_BYTES);
+        let mut lost = SpanSet::new(self.grid.count());
         let mut goes_on = |_| !ending.load(Ordering::Relaxed);
-        let lost =
-            read_back.lost(&self.grid, &self.spans, &self.digests, &mut buffer, &mut goes_on)?;
+        for span in self.spans.iter() {
+            let (offset, len) = self.grid.range(span);
+            let digest = read_back.digest(offset, len, &mut buffer, &mut goes_on);
+            if ending.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            // What cannot be read is as good as lost: it is written anew.
+            if digest.ok() != self.digests.get(span) {
+                lost.insert(span);
+            }
+        }
         if let Some(target) = lock(target).as_mut() {
             target.was_read_back(&lost).map_err(|fault| io::Error::other(fault.found))?;
         }

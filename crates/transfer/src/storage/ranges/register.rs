@@ -4,7 +4,8 @@
 //! begun, or that it is durable and verified. Header and records carry a CRC-32C, and records the
 //! header's random number, so that a torn tail, and what a run before has left, is never believed.
 
-use std::ops::Range;
+use super::byte_set::ByteSet;
+use std::{collections::HashSet, ops::Range};
 
 const MAGIC: [u8; 8] = *b"haul-rg2";
 const HEADER_BYTES: usize = 96;
@@ -227,14 +228,7 @@ impl Register {
     /// count.
     #[must_use]
     pub fn covers(&self, range: &Range<u64>, counting: Counting) -> bool {
-        let mut at = range.start;
-        for part in &self.done(counting) {
-            if part.start > at {
-                break;
-            }
-            at = at.max(part.end);
-        }
-        at >= range.end
+        self.durable(counting).covers(range)
     }
 
     /// Whether all of the file is durable and verified, as [`Register::covers`] says.
@@ -271,8 +265,16 @@ impl Register {
     /// Whether a range that was told as durable is read back, or comes again, and is not through.
     #[must_use]
     pub fn is_reopened(&self) -> bool {
+        self.is_doubted(&(0..self.header.whole.size_bytes))
+    }
+
+    /// Whether bytes of the range were to be read back, or found lost, and are not durable since.
+    #[must_use]
+    pub fn is_doubted(&self, range: &Range<u64>) -> bool {
+        let durable = self.durable(Counting::default());
         let is_open = |it: &Record| {
-            it.state == State::Reopened && !self.covers(&it.range, Counting::default())
+            let part = it.range.start.max(range.start)..it.range.end.min(range.end);
+            it.state == State::Reopened && !durable.covers(&part)
         };
         self.records.iter().any(is_open)
     }
@@ -280,23 +282,21 @@ impl Register {
     /// Whether some byte of the range is durable, of a source of whichever change time.
     #[must_use]
     pub fn touches(&self, range: &Range<u64>) -> bool {
-        self.done(Counting::default())
-            .iter()
-            .any(|done| done.start < range.end && range.start < done.end)
+        self.durable(Counting::default()).touches(range)
     }
 
-    /// Records of ranges that are durable by `all` and not by `fewer`, of each range the last one.
+    /// Records of ranges that are durable by `all` and not by `fewer`, of each range the last one,
+    /// and the last of all first.
     #[must_use]
     pub fn durable_only_by(&self, all: Counting, fewer: Counting) -> Vec<Record> {
-        let mut found: Vec<Record> = Vec::new();
+        let (by_all, by_fewer) = (self.durable(all), self.durable(fewer));
+        let mut seen = HashSet::new();
+        let mut found = Vec::new();
         for record in self.records.iter().rev() {
-            let is_new = !found.iter().any(|it| it.range == record.range);
+            let range = &record.range;
             let counts = record.state == State::Done && all.counts(record);
-            if is_new
-                && counts
-                && self.covers(&record.range, all)
-                && !self.covers(&record.range, fewer)
-            {
+            let is_of_both = by_fewer.covers(range) || !by_all.covers(range);
+            if counts && !is_of_both && seen.insert(range.clone()) {
                 found.push(record.clone());
             }
         }
@@ -322,29 +322,20 @@ impl Register {
         self.whole_bytes + RECORD_BYTES as u64 <= bytes_max
     }
 
-    /// Ranges that are done, by where they begin.
-    fn done(&self, counting: Counting) -> Vec<Range<u64>> {
-        let mut done: Vec<(Range<u64>, &Record)> = Vec::new();
+    /// Bytes that are durable and verified by the records that count. What is to be read back is
+    /// durable by none of before.
+    #[must_use]
+    pub fn durable(&self, counting: Counting) -> ByteSet {
+        let mut durable = ByteSet::default();
         for record in &self.records {
-            let range = &record.range;
             match record.state {
                 State::Begun => {}
-                State::Done => done.push((range.clone(), record)),
-                State::Reopened => {
-                    let cut = |(it, said): (Range<u64>, _)| {
-                        let before = it.start..it.end.min(range.start);
-                        let behind = it.start.max(range.end)..it.end;
-                        [before, behind].map(|part| (part, said))
-                    };
-                    done = done.into_iter().flat_map(cut).collect();
-                    done.retain(|(part, _)| part.start < part.end);
-                }
+                State::Done if counting.counts(record) => durable.insert(&record.range),
+                State::Done => {}
+                State::Reopened => durable.remove(&record.range),
             }
         }
-        done.retain(|(_, record)| counting.counts(record));
-        let mut done: Vec<Range<u64>> = done.into_iter().map(|(range, _)| range).collect();
-        done.sort_unstable_by_key(|range| range.start);
-        done
+        durable
     }
 
     /// Begins of all ranges that may have a journal, each once.

@@ -634,31 +634,35 @@ impl Node {
 
     /// Reads back, by their journals, the ranges that came before the power went.
     fn read_back_earlier(&self, claim: &Claim<Node>) -> bool {
-        let Ok(ranges) = claim.earlier() else { return false };
-        for earlier in ranges {
-            let Range { start, end } = earlier.part.bytes;
+        let Ok(earlier) = claim.earlier() else { return false };
+        let mut known = earlier.believed.clone();
+        for part in &earlier.parts {
+            let Range { start, end } = part.bytes;
             let is_journaled = {
                 let world = self.step();
                 let journal = world.journals.get(&start).map(|(number, _, end)| (*number, *end));
                 let is_there = world.names.0.contains_key(&Entry::Journal(start));
                 is_there && journal == Some((claim.header.number, end))
             };
-            if !is_journaled {
-                continue;
-            }
-            let mut is_there = true;
-            for page in (start / PAGE_BYTES) as usize..end.div_ceil(PAGE_BYTES) as usize {
-                let mut world = self.step();
-                let inode = world.names.0.get(&Entry::Temporary);
-                let byte = inode.map(|inode| world.inodes[inode].bytes[page]);
-                if byte == Some(GOOD[self.source]) {
-                    world.seen.insert(page);
-                } else {
-                    is_there = false;
+            for gap in known.missing_of(&part.bytes).into_iter().filter(|_| is_journaled) {
+                let mut is_there = true;
+                for page in (gap.start / PAGE_BYTES) as usize..(gap.end / PAGE_BYTES) as usize {
+                    let mut world = self.step();
+                    let inode = world.names.0.get(&Entry::Temporary);
+                    if inode.map(|it| world.inodes[it].bytes[page]) == Some(GOOD[self.source]) {
+                        world.seen.insert(page);
+                    } else {
+                        is_there = false;
+                    }
                 }
-            }
-            if say_read_back(self, &claim.header, &earlier, is_there).is_err() {
-                return false;
+                let of_gap = Part { bytes: gap.clone(), ..part.clone() };
+                let what = (&of_gap, &earlier);
+                if say_read_back(self, &claim.header, what, is_there, &mut || true).is_err() {
+                    return false;
+                }
+                if is_there {
+                    known.insert(&gap);
+                }
             }
         }
         true

@@ -227,15 +227,20 @@ fn completed_after_a_start()
 fn a_file_gets_its_name_once_what_came_before_the_start_is_read_back() {
     for is_there in [true, false] {
         let (place, now, claim) = completed_after_a_start();
-        let [earlier] = &claim.earlier().unwrap()[..] else { panic!("one range") };
-        assert_eq!(earlier.part, Part { bytes: 0..100, ctime: (1, 0) });
-        say_read_back(&now(), &claim.header, earlier, is_there).unwrap();
-        assert!(claim.earlier().unwrap().is_empty());
+        let earlier = claim.earlier().unwrap();
+        let [part] = &earlier.parts[..] else { panic!("one range: {earlier:?}") };
+        assert_eq!(*part, Part { bytes: 0..100, ctime: (1, 0) });
+        assert!(earlier.believed.covers(&(100..200)) && !earlier.believed.touches(&(0..100)));
+        let say = |is_there| {
+            say_read_back(&now(), &claim.header, (part, &earlier), is_there, &mut || true).unwrap();
+        };
+        say(is_there);
+        assert!(claim.earlier().unwrap().parts.is_empty());
         let ends = if is_there { Finished::Named } else { Finished::Reopened };
         assert_eq!(claim.finish().unwrap(), ends);
         assert_eq!(place.path().join("x").exists(), is_there);
         // Its name is there by now, and nothing is left to say anything in.
-        say_read_back(&now(), &claim.header, earlier, true).unwrap();
+        say(true);
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), if is_there { 1 } else { 2 });
     }
 }
@@ -245,11 +250,44 @@ fn what_was_read_back_says_nothing_of_a_range_that_comes_again_meanwhile() {
     let (place, now, claim) = completed_after_a_start();
     let earlier = claim.earlier().unwrap();
     let again = claimed(now(), &WHOLE, 0..100, 1).unwrap();
-    assert!(!again.is_done);
-    say_read_back(&now(), &claim.header, &earlier[0], true).unwrap();
+    assert!(!again.is_done && !again.is_doubted);
+    let part = (&earlier.parts[0], &earlier);
+    say_read_back(&now(), &claim.header, part, true, &mut || true).unwrap();
     assert_eq!(claim.finish().unwrap(), Finished::Reopened, "it is being written");
     assert_eq!(again.finish().unwrap(), Finished::Named);
     assert!(place.path().join("x").exists());
+}
+
+/// Case of a server that was not started anew, and has the journal of what another found lost.
+#[test]
+fn what_was_found_lost_is_doubted_until_it_is_durable_again() {
+    let (_place, now, claim) = completed_after_a_start();
+    let earlier = claim.earlier().unwrap();
+    let part = (&earlier.parts[0], &earlier);
+    say_read_back(&now(), &claim.header, part, false, &mut || true).unwrap();
+    let claimed = |bytes| claimed(now(), &WHOLE, bytes, 1).unwrap();
+    for _ in 0..2 {
+        let again = claimed(0..100);
+        assert!(!again.is_done && again.is_doubted);
+    }
+    assert!(claimed(50..100).is_doubted);
+    assert_eq!(claimed(0..100).finish().unwrap(), Finished::Named);
+}
+
+#[test]
+fn a_gate_is_waited_for_as_long_as_the_session_lives() {
+    let (_place, now, claim) = completed_after_a_start();
+    let earlier = claim.earlier().unwrap();
+    let (site, part) = (now(), (&earlier.parts[0], &earlier));
+    let register = site.open_register(false).unwrap();
+    assert!(site.lock(&register, GATE).unwrap());
+    let mut asked = 0;
+    let mut goes_on = || {
+        asked += 1;
+        asked < 3
+    };
+    let ended = say_read_back(&now(), &claim.header, part, true, &mut goes_on).unwrap_err();
+    assert_eq!(ended.kind(), io::ErrorKind::Interrupted);
 }
 
 #[test]

@@ -102,7 +102,7 @@ impl Part {
 
     /// Whether a range comes that was not durable before.
     pub fn is_range_to_come(&self) -> bool {
-        self.claim.as_ref().is_some_and(|claim| !claim.is_done)
+        self.claim.is_some() && !self.is_settled_range()
     }
 
     /// Takes the space of a range. What there is of it from before is kept where there is too
@@ -158,46 +158,57 @@ impl Part {
         };
         let digests: Vec<Digest> = within.iter().map(&mut digest_of).collect();
         let (spans, digests) = (&*within.to_ranges(), &*digests);
-        journal.record(Recorded { spans, digests, values: &[] })
+        journal.record(Recorded { spans, digests, values: &[] })?;
+        self.has_durable = true;
+        Ok(())
     }
 
     /// Says that the range is durable; gives the file its name if it was the last one. Where ranges
     /// are to be read back before that, it gives these, once.
     pub(super) fn finish_range(&mut self) -> io::Result<Option<EarlierRanges>> {
         self.check_believed()?;
-        match self.claim.as_ref().map_or(Ok(Finished::Waiting), Claim::finish) {
-            Ok(Finished::Named | Finished::Waiting) => Ok(None),
+        let finished = match self.claim.as_ref().map_or(Ok(Finished::Waiting), Claim::finish) {
             Ok(Finished::StartedAnew) if !self.has_looked_back => {
                 self.has_looked_back = true;
                 self.earlier_ranges()
             }
-            Ok(Finished::OutOfStep) => Err(io::Error::other(
-                "the inode of its source has changed since other ranges of it came: run their \
-                 shards again",
-            )),
-            Ok(Finished::StartedAnew) => Err(io::Error::other(
-                "the server's host was started anew since other ranges of it came, and their \
-                 journals are not enough to read them back: run all shards again, until each ends \
-                 with 0",
-            )),
-            Ok(Finished::Reopened) => Err(io::Error::other(
-                "ranges of it that other runs had brought are read back, or come again: run all \
-                 shards again, until each ends with 0",
-            )),
-            Ok(Finished::Lost) => Err(io::Error::other(
-                "ranges of it that other runs had brought are not there any more, as its source or \
-                 its hidden files were replaced or removed: run all shards again, until each ends \
-                 with 0",
-            )),
+            finished => finished.and_then(no_name).map(|()| None),
+        };
+        match finished {
             // Another session completed the last range meanwhile, and this one had nothing to do.
-            Err(error) if error.kind() == io::ErrorKind::NotFound && self.was_done() => {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && self.is_settled_range() => {
                 let there = statat(&self.directory, &*self.final_name, AtFlags::SYMLINK_NOFOLLOW);
                 let is_ours = |now: rustix::fs::Stat| (now.st_ino, now.st_dev) == self.inode;
                 if there.is_ok_and(is_ours) { Ok(None) } else { Err(error) }
             }
-            Err(error) => Err(error),
+            finished => finished,
         }
     }
+}
+
+/// Why a file whose range is at its end gets no name though all who brought the others were told
+/// that they are done.
+fn no_name(finished: Finished) -> io::Result<()> {
+    let why = match finished {
+        Finished::Named | Finished::Waiting => return Ok(()),
+        Finished::OutOfStep => {
+            "the inode of its source has changed since other ranges of it came: run their shards \
+             again"
+        }
+        Finished::StartedAnew => {
+            "the server's host was started anew since other ranges of it came: run all shards \
+             again, until each ends with 0"
+        }
+        Finished::Reopened => {
+            "ranges of it that other runs had brought are read back, or come again: run all shards \
+             again, until each ends with 0"
+        }
+        Finished::Lost => {
+            "ranges of it that other runs had brought are not there any more, as its source or its \
+             hidden files were replaced or removed: run all shards again, until each ends with 0"
+        }
+    };
+    Err(io::Error::other(why))
 }
 
 fn whole(offer: &FileOffer, last: &[u8]) -> Whole {
