@@ -76,7 +76,7 @@ pub fn reach(
 ) -> Result<Reached, TransferError> {
     match side {
         OtherSide::Server(mut urls) => {
-            token_source::complete(&mut urls, token_file).map_err(TransferError::start)?;
+            token_source::complete(&mut urls, token_file)?;
             Ok(Reached { urls, connect, held: Held(None) })
         }
         OtherSide::BySsh { program, login, paths, ports, way, proxy } => {

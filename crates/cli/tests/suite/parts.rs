@@ -27,6 +27,26 @@ fn runs_that_know_nothing_of_each_other_move_each_file_once_and_equal_the_tree()
     assert_same_trees(&place.source("tree"), &place.root("tree"));
 }
 
+/// The run that comes last to a directory removes it.
+#[test]
+fn parts_that_move_their_files_at_once_leave_nothing_and_fail_for_nothing() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    for round in 0..3 {
+        let (source, copy) = (place.source(format!("t{round}")), place.path(format!("c{round}")));
+        place.tree(&source, 12, 5);
+        let copied = std::process::Command::new("cp").arg("-a").args([&source, &copy]).status();
+        assert!(copied.unwrap().success());
+        let runs = ["1/3", "2/3", "3/3"].map(|part| {
+            place.start(&words!["push", &source, server.url(""), "--move", "--part", part])
+        });
+        runs.into_iter().for_each(|run| drop(run.finish().ok().clone()));
+        // The directory that was named stays.
+        assert_eq!(fs::read_dir(&source).unwrap().count(), 0, "{round}");
+        assert_same_trees(&copy, &place.root(format!("t{round}")));
+    }
+}
+
 #[test]
 fn the_number_comes_from_the_scheduler() {
     let place = Place::new();

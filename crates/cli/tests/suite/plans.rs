@@ -5,7 +5,7 @@ use crate::harness::{
     process::{Haul, Ran, behind, runnable},
     server::{Server, ServerSetup},
 };
-use haul_testkit::skip::skip;
+use haul_testkit::{mount::Mount, skip::skip};
 use rustix::{
     fs::{CWD, FileType, Mode, mknodat},
     process::Signal,
@@ -464,6 +464,53 @@ fn a_shard_whose_source_is_not_there_is_to_be_run_again() {
     assert_eq!(part(&words![place.source("tree")]).status, 2, "nobody runs it again by itself");
     fs::rename(place.path("away"), place.root("")).unwrap();
     push_shard(&place, "2").ok();
+}
+
+/// Case of a node on which the home directory with the token is not mounted.
+#[test]
+fn a_shard_whose_token_is_not_there_is_to_be_run_again_and_one_with_another_is_not() {
+    let place = Place::new();
+    let server = Server::start(&place);
+    place.file(&place.source("tree/x"), 5);
+    let url = server.url("").into_string().unwrap();
+    let (token, host) = url.trim_start_matches("haul://").split_once('@').unwrap();
+    let bare = format!("haul://{host}");
+    assert_eq!(planned(&place, &words![place.source("tree"), bare, "--shards", "1"]).status, 0);
+    let file = place.path("home/token");
+    let push = || {
+        let words = words!["--plan", place.path("plan"), "--shard", "1", "--token-file", &file];
+        place.push(&words)
+    };
+    let ran = push();
+    assert_eq!(ran.status, 1, "{ran:?}");
+    ran.says(&["cannot take the token from", "No such file"]);
+    fs::create_dir(place.path("home")).unwrap();
+    fs::write(&file, "no token").unwrap();
+    assert_eq!(push().status, 2);
+    fs::write(&file, token).unwrap();
+    push().ok();
+}
+
+/// Case of a target's disk that has no room for the first file, and so for nothing.
+#[test]
+fn a_shard_that_finds_a_full_disk_is_to_be_run_again() {
+    let place = Place::new();
+    let _mount = match Mount::tmpfs(&place.path("root"), "8m") {
+        Ok(mount) => mount,
+        Err(why) => return skip("a user who may mount (root)", why),
+    };
+    let server = Server::start(&place);
+    place.file(&place.source("tree/x"), 5 << 20);
+    let words = words![place.source("tree"), server.url(""), "--shards", "1"];
+    assert_eq!(planned(&place, &words).status, 0);
+    place.file(&place.root("filler"), 7 << 20);
+    for _ in 0..2 {
+        let ran = push_shard(&place, "1");
+        assert_eq!(ran.status, 1, "{ran:?}");
+        ran.says(&["free space"]);
+    }
+    fs::remove_file(place.root("filler")).unwrap();
+    push_shard(&place, "1").ok();
 }
 
 /// Case of a source with a slash at its end, which is no entry of its own: nothing was offered.
