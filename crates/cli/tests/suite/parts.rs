@@ -43,7 +43,11 @@ fn parts_that_move_their_files_at_once_leave_nothing_and_fail_for_nothing() {
         runs.into_iter().for_each(|run| drop(run.finish().ok().clone()));
         // The directory that was named stays.
         assert_eq!(fs::read_dir(&source).unwrap().count(), 0, "{round}");
-        assert_same_trees(&copy, &place.root(format!("t{round}")));
+        // A run may list a directory when another has removed a file of it, which gives it a time.
+        let arrived = place.root(format!("t{round}"));
+        let differences = haul_testkit::tree::differences(&copy, &arrived).unwrap();
+        let others = differences.iter().filter(|it| it.contains('/') || !it.contains(": times "));
+        assert_eq!(others.collect::<Vec<_>>(), Vec::<&String>::new());
     }
 }
 
