@@ -229,7 +229,7 @@ fn what_a_crash_of_the_host_took_of_ranges_comes_again_with_their_shards_and_not
     crashed_before_the_last_shard(&fleet);
     // In the first and in the second range.
     spoil(&fleet.place.root("tree/.huge.haul-shared"), &[48, 136]);
-    let lost = ["131072 bytes that are others, in bytes", "run all shards again"];
+    let lost = ["131072 bytes are others than had come, in bytes", "run all shards again"];
     let missing = ["ranges of it that other runs had brought", "run all shards again"];
     for (recheck_min, says) in [(22 * MIB, lost), (0, missing)] {
         let ran = fleet.run(SHARDS);
@@ -268,7 +268,7 @@ fn what_one_server_found_lost_another_does_not_believe() {
     spoil(&fleet.place.root("tree/.huge.haul-shared"), &[48]);
     let ran = fleet.run(SHARDS);
     assert_eq!(ran.status, 1, "{ran:?}");
-    ran.says(&["65536 bytes that are others, in bytes"]);
+    ran.says(&["65536 bytes are others than had come, in bytes"]);
     let ran = fleet.run(1);
     assert_eq!(ran.report()["recheck"]["lost_bytes"], 64 << 10, "{ran:?}");
     assert_eq!(ran.status, 0, "{ran:?}");
@@ -300,7 +300,7 @@ fn a_range_without_its_journal_is_not_read_back_by_others() {
     fs::remove_file(&journals[0]).unwrap();
     let ran = fleet.run(SHARDS);
     assert_eq!(ran.status, 1, "{ran:?}");
-    ran.says(&["no journal that tells of all, in bytes 0 to ", "run all shards again"]);
+    ran.says(&["bytes 0 to 8388608 have no journal", "run all shards again"]);
     assert!(!fleet.is_named());
     let named: Vec<bool> = (1..SHARDS).map(|shard| fleet.run(shard).status == 0).collect();
     assert!(named.contains(&true) && fleet.is_named(), "{named:?}");

@@ -413,15 +413,17 @@ impl<S: Site> Claim<S> {
     fn finish_at_gate(&self) -> io::Result<Finished> {
         let Self { site, open, part: Part { bytes, ctime }, .. } = self;
         let mut register = self.register()?;
-        if !register.has_room(REGISTER_BYTES_MAX) {
+        if !register.has_room(1, REGISTER_BYTES_MAX) {
             return Err(is_full());
         }
         let (of_source, clock) = (Counting::of(*ctime), site.clock());
         let believed = of_source.since_start(clock);
         let is_believed = register.covers(bytes, believed);
         if self.is_done && !is_believed {
-            // The clock was set since the range was claimed; nothing of it was read.
-            return Ok(Finished::StartedAnew);
+            // The clock was set since the range was claimed, or another host found it lost; nothing
+            // of it was read.
+            let is_doubted = register.is_doubted(bytes);
+            return Ok(if is_doubted { Finished::Reopened } else { Finished::StartedAnew });
         }
         // Hosts whose clocks were apart believe each other's records once these are said anew.
         let is_to_say_again = || {
@@ -501,8 +503,8 @@ fn is_full() -> io::Error {
 }
 
 /// Says of bytes that came before this host's start that all of them were read back and are there,
-/// or that they are not. Nobody holds them meanwhile: where another session took some up since,
-/// nothing is said.
+/// or that they are not. Nobody holds them meanwhile: of bytes that another session took up since,
+/// or has read, nothing is said.
 ///
 /// # Errors
 /// Interrupted where `goes_on` says no while the gate is waited for; what the calls say.
@@ -523,17 +525,19 @@ pub fn say_read_back<S: Site>(
         Err(error) => return Err(error),
     };
     let Part { bytes, ctime } = part;
-    let register = register_of(site, &open, header, *ctime)?;
-    let Some(register) = register.filter(|it| it.is_unchanged_since(earlier.records, bytes)) else {
-        return Ok(());
-    };
-    if !register.has_room(REGISTER_BYTES_MAX) {
+    let Some(register) = register_of(site, &open, header, *ctime)? else { return Ok(()) };
+    let parts = register.told_since(earlier.records).missing_of(bytes);
+    if !register.has_room(parts.len(), REGISTER_BYTES_MAX) {
         return Err(is_full());
+    }
+    if parts.is_empty() {
+        return Ok(());
     }
     let state = if is_there { State::Done } else { State::Reopened };
     let said = site.clock().now;
-    let record = Record { state, range: bytes.clone(), ctime: *ctime, said };
-    site.write(&open, register.whole_bytes, &register.header.record(&record))
+    let record = |range| register.header.record(&Record { state, range, ctime: *ctime, said });
+    let records: Vec<u8> = parts.into_iter().flat_map(record).collect();
+    site.write(&open, register.whole_bytes, &records)
 }
 
 /// Removes what is not needed any more. The register goes when the name is durable and the others

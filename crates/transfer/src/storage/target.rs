@@ -354,6 +354,13 @@ impl TargetFile {
         Ok(awaited)
     }
 
+    /// Notes that ranges of before this host's start were read back, and why not all is there.
+    pub fn was_looked_back(&mut self, missing: Option<String>) {
+        if let Shape::Regular(part) = &mut self.shape {
+            part.was_looked_back(missing);
+        }
+    }
+
     /// Journals the spans of a range that lie within holes, which nobody sends: after a crash of
     /// the host another session reads the range back by its journal.
     ///

@@ -147,8 +147,10 @@ pub(super) struct Part {
     claim: Option<Claim<Directory>>,
     /// Identity of the file that the range is of, but for its size and name.
     whole_identity: Option<Identity>,
-    /// Whether ranges that came before this host was started were read back.
+    /// Whether ranges that came before this host was started were to be read back.
     has_looked_back: bool,
+    /// Reason why they are not all there.
+    missing: Option<String>,
 }
 
 /// A temporary that was opened, its span size, the spans that are durable, and what an earlier run
@@ -320,6 +322,7 @@ impl Part {
             claim: None,
             whole_identity: None,
             has_looked_back: false,
+            missing: None,
         }
     }
 

@@ -24,12 +24,11 @@ use crate::{
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
 use haul_protocol::{
     FileId, SpanGrid, SpanSet,
-    message::{self, Fault, FaultCode},
+    message::{self, Fault},
     receiver::Earlier,
 };
 use std::{
     io,
-    ops::Range,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -38,9 +37,6 @@ use std::{
 };
 
 const UNREAD: &str = "what an earlier run left cannot be read back";
-
-/// Most ranges that a message names.
-const SHOWN_MAX: usize = 4;
 
 /// Counts of reading back.
 #[derive(Clone, Copy, Debug, Default)]
@@ -206,11 +202,11 @@ impl Rechecking {
     }
 
     /// Takes the files of which other ranges were read back. The own range is committed once more,
-    /// which gives the name; unless something was not there.
+    /// which gives the name, or says what is missing.
     fn take_earlier(&mut self, context: &mut Context<'_>) {
         for (file, read) in self.earlier.take_results() {
             let Some(offer) = context.offer(file) else { continue };
-            let (ReadRanges { bytes, lost_bytes, lost, unread }, ns) = match read {
+            let (read, ns) = match read {
                 Ok(read) => read,
                 Err(error) => {
                     let fault = io_fault(message::Side::Target, &offer.name, UNREAD, &error);
@@ -218,46 +214,18 @@ impl Rechecking {
                     continue;
                 }
             };
-            self.tally.add(RecheckTally { bytes, lost_bytes, ns });
-            if let Some(fault) = not_there(&offer.name, lost_bytes, &lost, &unread) {
-                context.fail(file, fault);
-                continue;
-            }
+            self.tally.add(RecheckTally { bytes: read.bytes, lost_bytes: read.lost_bytes, ns });
             let targets = lock(&context.shared.targets);
             let target = targets.get(&file).map(|target| target.shared.clone());
             drop(targets);
-            if let Some(target) = target {
-                context.shared.committer.commit(file, &target);
+            if let Some(shared) = target {
+                if let Some(target) = lock(&shared).as_mut() {
+                    target.was_looked_back(read.missing());
+                }
+                context.shared.committer.commit(file, &shared);
             }
         }
     }
-}
-
-/// Fault of a file whose other ranges are not all there as they came.
-fn not_there(
-    name: &[u8],
-    lost_bytes: u64,
-    lost: &[Range<u64>],
-    unread: &[Range<u64>],
-) -> Option<Fault> {
-    let (found, ranges) = match (lost, unread) {
-        ([], []) => return None,
-        ([], unread) => ("no journal that tells of all".into(), unread),
-        (lost, _) => (format!("{lost_bytes} bytes that are others"), lost),
-    };
-    let shown = ranges.iter().take(SHOWN_MAX).map(|it| format!("{} to {}", it.start, it.end));
-    let shown = shown.collect::<Vec<_>>().join(", ");
-    let more = match ranges.len().saturating_sub(SHOWN_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let what = "gets no name, as not all of it is there that other runs had brought";
-    let hint = "run all shards again, until each ends with 0: each brings what its range lacks";
-    let fault = Fault::new(FaultCode::IoFailed, message::Side::Target, what)
-        .at(name)
-        .needs("what came before the server's host was started anew, as its journals tell it")
-        .found(format!("{found}, in bytes {shown}{more}"));
-    Some(fault.hint(hint))
 }
 
 impl Stage for Rechecking {

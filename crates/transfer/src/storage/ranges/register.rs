@@ -309,17 +309,18 @@ impl Register {
         self.records.len()
     }
 
-    /// Whether no record behind the first so many says anything of these bytes.
+    /// Bytes of which a record behind the first so many says anything.
     #[must_use]
-    pub fn is_unchanged_since(&self, records: usize, range: &Range<u64>) -> bool {
-        let overlaps = |it: &Record| it.range.start < range.end && range.start < it.range.end;
-        self.records.len() >= records && !self.records[records..].iter().any(overlaps)
+    pub fn told_since(&self, records: usize) -> ByteSet {
+        let mut told = ByteSet::default();
+        self.records.iter().skip(records).for_each(|record| told.insert(&record.range));
+        told
     }
 
-    /// Whether another record has room.
+    /// Whether so many further records have room.
     #[must_use]
-    pub fn has_room(&self, bytes_max: u64) -> bool {
-        self.whole_bytes + RECORD_BYTES as u64 <= bytes_max
+    pub fn has_room(&self, records: usize, bytes_max: u64) -> bool {
+        self.whole_bytes + (records * RECORD_BYTES) as u64 <= bytes_max
     }
 
     /// Bytes that are durable and verified by the records that count. What is to be read back is

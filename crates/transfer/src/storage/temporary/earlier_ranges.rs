@@ -12,7 +12,10 @@ use crate::storage::{
 };
 use haul_datapath::{SpanFile, aligned_buffer::AlignedBuffer};
 use haul_protocol::{SpanGrid, SpanSet};
-use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+use rustix::{
+    fs::{FileType, Mode, OFlags, fstat, openat},
+    io::Errno,
+};
 use std::{
     fs::File,
     io::{self, BufReader, Read},
@@ -24,6 +27,9 @@ use std::{
 
 /// Time after which it is said how far a range was read: whoever reads on begins there.
 const SAY_EVERY: Duration = Duration::from_secs(300);
+
+/// Most ranges that a message names.
+const SHOWN_MAX: usize = 4;
 
 /// Ranges that are to be read back, and what is needed for it.
 #[derive(Debug)]
@@ -43,10 +49,52 @@ pub struct ReadRanges {
     pub bytes: u64,
     /// Bytes that are not what was journaled.
     pub lost_bytes: u64,
-    /// Ranges that have such bytes.
+    /// Parts that have such bytes.
     pub lost: Vec<Range<u64>>,
-    /// Bytes of which no journal tells, so that they cannot be compared.
+    /// Bytes of which no journal tells, or that could not be read.
     pub unread: Vec<Range<u64>>,
+    /// The first error of reading.
+    pub error: Option<String>,
+}
+
+impl ReadRanges {
+    /// Reason why the file gets no name, where not all is there as it came.
+    #[must_use]
+    pub fn missing(&self) -> Option<String> {
+        let mut found = Vec::new();
+        if !self.lost.is_empty() {
+            let (lost_bytes, ranges) = (self.lost_bytes, shown(&self.lost));
+            found.push(format!("{lost_bytes} bytes are others than had come, in bytes {ranges}"));
+        }
+        if !self.unread.is_empty() {
+            let why = match &self.error {
+                Some(error) => format!("cannot be read back ({error})"),
+                None => "have no journal to be read back by".into(),
+            };
+            found.push(format!("bytes {} {why}", shown(&self.unread)));
+        }
+        (!found.is_empty()).then(|| {
+            let found = found.join("; ");
+            format!("{found}: run all shards again, until each ends with 0")
+        })
+    }
+
+    fn failed(&mut self, error: io::Error) -> io::Result<()> {
+        if error.kind() == io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+        self.error.get_or_insert(error.to_string());
+        Ok(())
+    }
+}
+
+fn shown(ranges: &[Range<u64>]) -> String {
+    let first = ranges.iter().take(SHOWN_MAX).map(|it| format!("{} to {}", it.start, it.end));
+    let first = first.collect::<Vec<_>>().join(", ");
+    match ranges.len().saturating_sub(SHOWN_MAX) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
 }
 
 impl Part {
@@ -78,11 +126,11 @@ impl EarlierRanges {
     }
 
     /// Reads them back, and says of each in the register whether it is there. Of one whose journal
-    /// does not tell of every byte nothing is said. `seen` is told how many bytes were read, and
-    /// says whether to go on.
+    /// does not tell of every byte, or that cannot be read, nothing is said. `seen` is told how
+    /// many bytes were read, and says whether to go on.
     ///
     /// # Errors
-    /// Interrupted when `seen` said so; what reading and the register's calls say.
+    /// Interrupted when `seen` said so; what the register's calls say.
     pub fn read_back(&self, seen: &mut dyn FnMut(u64) -> bool) -> io::Result<ReadRanges> {
         let mut known = self.earlier.believed.clone();
         let mut read = ReadRanges::default();
@@ -90,14 +138,19 @@ impl EarlierRanges {
             if known.covers(&part.bytes) {
                 continue;
             }
-            let Some((told, grid)) = self.told_of(&part.bytes) else { continue };
-            let mut is_lost = false;
+            let (told, grid) = match self.told_of(&part.bytes) {
+                Ok(Some(told)) => told,
+                Ok(None) => continue,
+                Err(error) => {
+                    read.failed(error)?;
+                    continue;
+                }
+            };
+            let mut is_read = true;
             for gap in known.missing_of(&part.bytes) {
-                is_lost |= !self.read_gap(part, &gap, (&told, &grid), &mut read, seen)?;
+                is_read &= self.read_gap(part, &gap, (&told, &grid), &mut read, seen)?;
             }
-            if is_lost {
-                read.lost.push(part.bytes.clone());
-            } else {
+            if is_read {
                 known.insert(&part.bytes);
             }
         }
@@ -106,7 +159,7 @@ impl EarlierRanges {
         Ok(read)
     }
 
-    /// Reads a part of a range back; false where bytes of it are lost.
+    /// Reads a part of a range back; false where bytes of it are lost, or cannot be read.
     fn read_gap(
         &self,
         part: &ranges::Part,
@@ -130,12 +183,18 @@ impl EarlierRanges {
                 self.say(part, said_to..place, true, seen)?;
                 (said_to, said_at) = (place, Instant::now());
             }
-            let digest = read_back.digest(offset, len, &mut buffer, seen)?;
+            let digest = match read_back.digest(offset, len, &mut buffer, seen) {
+                Ok(digest) => digest,
+                Err(error) => return read.failed(error).map(|()| false),
+            };
             read.bytes += len;
             lost_bytes += if told.digests.get(span) == Some(digest) { 0 } else { len };
         }
-        read.lost_bytes += lost_bytes;
         self.say(part, said_to..gap.end, lost_bytes == 0, seen)?;
+        if lost_bytes > 0 {
+            read.lost_bytes += lost_bytes;
+            read.lost.push(gap.clone());
+        }
         Ok(lost_bytes == 0)
     }
 
@@ -152,21 +211,50 @@ impl EarlierRanges {
         say_read_back(&site, &self.header, (&part, &self.earlier), is_there, &mut || seen(0))
     }
 
-    /// Contents of a range's journal, where that is of this file and tells of every span.
-    fn told_of(&self, range: &Range<u64>) -> Option<(Told, SpanGrid)> {
+    /// Contents of a range's journal, where there is one of this file that tells of every span.
+    fn told_of(&self, range: &Range<u64>) -> io::Result<Option<(Told, SpanGrid)>> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let name = range_journal_name(&self.name, range.start);
-        let file = File::from(openat(&self.directory, &*name, flags, Mode::empty()).ok()?);
-        if FileType::from_raw_mode(fstat(&file).ok()?.st_mode) != FileType::RegularFile {
-            return None;
+        let file = match openat(&self.directory, &*name, flags, Mode::empty()) {
+            Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(None),
+            opened => File::from(opened?),
+        };
+        if FileType::from_raw_mode(fstat(&file)?.st_mode) != FileType::RegularFile {
+            return Ok(None);
         }
         // What verified the spans as they came counts no more: the digests are of their bytes.
-        let whole = Identity { digest: digest_of(&file)?, ..self.whole };
+        let digest = digest_of(&file).unwrap_or(self.whole.digest);
+        let whole = Identity { digest, ..self.whole };
         let identity = of_range(whole, self.header.number, &self.name, range);
-        let told = journal::decode(BufReader::new(file.take(FILE_BYTES_MAX)), &identity)?;
-        let grid = SpanGrid::new(range.end - range.start, told.span_bytes).ok()?;
-        let all = SpanSet::full(grid.count());
-        (told.durable == all && *told.digests.known() == all).then_some((told, grid))
+        let mut reader = Noting { file: file.take(FILE_BYTES_MAX), error: None };
+        let told = journal::decode(BufReader::new(&mut reader), &identity);
+        if let Some(error) = reader.error {
+            return Err(error);
+        }
+        let with_grid = |told: Told| {
+            let grid = SpanGrid::new(range.end - range.start, told.span_bytes).ok()?;
+            let all = SpanSet::full(grid.count());
+            (told.durable == all && *told.digests.known() == all).then_some((told, grid))
+        };
+        Ok(told.and_then(with_grid))
+    }
+}
+
+/// Reader that keeps the error with which it ended: who decodes a journal does not tell an error
+/// from its end.
+struct Noting<R> {
+    file: R,
+    error: Option<io::Error>,
+}
+
+impl<R: Read> Read for Noting<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer);
+        read.map_err(|error| {
+            let kind = error.kind();
+            self.error = Some(error);
+            kind.into()
+        })
     }
 }
 
@@ -271,9 +359,12 @@ mod tests {
         last.file.file().write_all_at(b"others", 2 * SPAN + 9).unwrap();
         let read = earlier.read_back(&mut |_| true).unwrap();
         let lost = vec![CUTS[1].clone()];
-        let expected = ReadRanges { bytes: 4 * SPAN, lost_bytes: SPAN, lost, unread: vec![] };
-        assert_eq!(read, expected);
-        assert!(last.finish_range().is_err() && !is_named(&place));
+        let none = ReadRanges::default();
+        assert_eq!(read, ReadRanges { bytes: 4 * SPAN, lost_bytes: SPAN, lost, ..none });
+        last.was_looked_back(read.missing());
+        let why = last.finish_range().unwrap_err().to_string();
+        let words = "65536 bytes are others than had come, in bytes 131072 to 262144: run all";
+        assert!(why.starts_with(words) && !is_named(&place), "{why}");
         drop(last);
         // The first counts from now on.
         let mut again = bring(place.path(), &CUTS[1]);
@@ -306,8 +397,40 @@ mod tests {
         let read = earlier.read_back(&mut |_| true).unwrap();
         let unread = vec![CUTS[0].clone()];
         assert_eq!(read, ReadRanges { bytes: 2 * SPAN, unread, ..ReadRanges::default() });
-        assert!(last.finish_range().is_err(), "it looks back once");
+        last.was_looked_back(read.missing());
+        let why = last.finish_range().unwrap_err().to_string();
+        assert!(why.starts_with("bytes 0 to 131072 have no journal"), "it looks back once: {why}");
         assert!(!is_named(&place));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_and_what_is_behind_it_is_read() {
+        let (place, mut last, earlier) = completed();
+        // The range that is read first.
+        let journal = place.path().join(format!(".x.{:016x}.haul-range", CUTS[1].start));
+        std::fs::rename(&journal, place.path().join("kept")).unwrap();
+        std::fs::create_dir(&journal).unwrap();
+        let read = earlier.read_back(&mut |_| true).unwrap();
+        assert_eq!((read.bytes, read.error.as_ref()), (2 * SPAN, None), "no file, and no journal");
+        assert_eq!(read.unread, std::slice::from_ref(&CUTS[1]));
+        let mut read = ReadRanges { unread: vec![0..7; 6], ..read };
+        read.failed(io::Error::from_raw_os_error(5)).unwrap();
+        let why = read.missing().unwrap();
+        assert!(why.contains("0 to 7 and 2 more cannot be read back (Input/output"), "{why}");
+        assert!(read.failed(io::ErrorKind::Interrupted.into()).is_err());
+        assert!(last.finish_range().is_err() && !is_named(&place));
+    }
+
+    /// Case of another reader that had read a part of a range, and ended.
+    #[test]
+    fn what_another_session_has_read_meanwhile_takes_nothing_from_the_rest() {
+        let (place, mut last, earlier) = completed();
+        let claim = last.claim.as_ref().unwrap();
+        let part = ranges::Part { bytes: 0..SPAN, ctime: (7, 0) };
+        let other = (&part, &earlier.earlier);
+        say_read_back(claim.site(), &claim.header, other, true, &mut || true).unwrap();
+        assert_eq!(earlier.read_back(&mut |_| true).unwrap().missing(), None);
+        assert!(last.finish_range().unwrap().is_none() && is_named(&place));
     }
 
     /// Case of a shard that is run again, as somebody read that it is to be, while another waits.
@@ -318,7 +441,9 @@ mod tests {
             let _ = bring(place.path(), bytes).finish_range();
         }
         assert!(is_named(&place));
-        assert_eq!(earlier.read_back(&mut |_| true).unwrap().lost_bytes, 0);
+        let read = earlier.read_back(&mut |_| true).unwrap();
+        assert_eq!(read.unread.len(), 1, "the journals are gone");
+        last.was_looked_back(read.missing());
         last.sync().unwrap();
         assert!(last.finish_range().unwrap().is_none());
         assert_eq!(std::fs::read_dir(place.path()).unwrap().count(), 1);

@@ -95,6 +95,11 @@ impl Part {
         self.claim.as_ref().is_some_and(|claim| claim.is_done)
     }
 
+    /// Notes that ranges of before this host's start were read back, and why not all is there.
+    pub fn was_looked_back(&mut self, missing: Option<String>) {
+        self.missing = missing;
+    }
+
     /// Whether all that came of the range was told as durable.
     pub fn is_settled_range(&self) -> bool {
         self.was_done() || self.has_looked_back
@@ -171,6 +176,9 @@ impl Part {
             Ok(Finished::StartedAnew) if !self.has_looked_back => {
                 self.has_looked_back = true;
                 self.earlier_ranges()
+            }
+            Ok(Finished::StartedAnew | Finished::Reopened) if self.missing.is_some() => {
+                Err(io::Error::other(self.missing.clone().unwrap_or_default()))
             }
             finished => finished.and_then(no_name).map(|()| None),
         };
