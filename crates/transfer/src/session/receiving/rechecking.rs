@@ -177,10 +177,11 @@ impl Rechecking {
     ) {
         let Some(offer) = context.offer(file) else { return };
         let name = offer.name.clone();
-        let bytes = match context.rules.telling {
-            Telling::All => format!("{} bytes", earlier.bytes()),
-            _ => "a part".into(),
-        };
+        let mut why = "what came of it before this host was started is read back first".to_owned();
+        // How much there is, is not for everybody.
+        if context.rules.telling == Telling::All {
+            why += &format!(": {} bytes", earlier.bytes());
+        }
         let committer = context.shared.committer.clone();
         let begun = self.earlier.begin(file, move |ending| {
             let begun = Instant::now();
@@ -196,8 +197,6 @@ impl Rechecking {
             return context.fail(file, io_fault(message::Side::Target, &name, UNREAD, &error));
         }
         let what = format!("the name of {}", Name(name));
-        let why =
-            format!("{bytes} of it came before this host was started, and is read back first");
         context.tell_fallback(&what, why);
     }
 

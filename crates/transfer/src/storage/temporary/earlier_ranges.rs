@@ -252,7 +252,9 @@ impl<R: Read> Read for Noting<R> {
         let read = self.file.read(buffer);
         read.map_err(|error| {
             let kind = error.kind();
-            self.error = Some(error);
+            if kind != io::ErrorKind::Interrupted {
+                self.error = Some(error);
+            }
             kind.into()
         })
     }
