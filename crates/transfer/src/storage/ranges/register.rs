@@ -295,8 +295,8 @@ impl Register {
         for record in self.records.iter().rev() {
             let range = &record.range;
             let counts = record.state == State::Done && all.counts(record);
-            let is_of_both = by_fewer.covers(range) || !by_all.covers(range);
-            if counts && !is_of_both && seen.insert(range.clone()) {
+            let is_only_by_all = by_all.covers(range) && !by_fewer.covers(range);
+            if counts && is_only_by_all && seen.insert(range.clone()) {
                 found.push(record.clone());
             }
         }
